@@ -1,0 +1,62 @@
+// The kernel table's row, and resolve_kernel, the only place that picks a kernel.
+#ifndef ENGINE_LIB_CONTRACT_KERNEL_H_
+#define ENGINE_LIB_CONTRACT_KERNEL_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lib/base/status.h"
+#include "lib/contract/op.h"
+
+namespace engine {
+
+using KernelEntry = void (*)(const void* args);  // args: the struct of the row's op (contract/op.h)
+
+// CPU targets that a kernel can be compiled for. All of them have fused multiply-add or emulate it
+// (scalar: std::fma), so all give the same bits.
+enum class Target : uint8_t { kScalar = 0, kNeon, kAvx2, kAvx3, kAvx3Dl, kAvx3Spr };
+inline constexpr int kNumTargets = 6;
+std::string_view target_name(Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr"
+
+enum class Layout : uint8_t { kNone = 0, kStored };  // kStored: rows of blocks as in the file
+
+// What a kernel is asked for. Fields that an op does not have are left at their defaults.
+struct KernelKey {
+  Op op;
+  Format format = Format::kF32;     // kEmbed, kMatmul: of the weight
+  Layout layout = Layout::kNone;    // kEmbed, kMatmul
+  ActType act = ActType::kF32;      // kMatmul: of the activations; kQuantize: of the result
+  KvType kv = KvType::kF16;         // kKvStore, kAttention
+};
+
+struct KernelRow {
+  const char* name;   // <op>_<weight>_<act>__<backend>_<variant>
+  KernelKey key;
+  float cost;         // relative; a scalar reference row costs 100 times its op's best row
+  // The entry for a target, nullptr where this row has none. A scalar row serves every target.
+  KernelEntry (*entry)(Target target);
+};
+
+// The one table, defined by backends/kernel_rows.cc.
+std::span<const KernelRow> kernel_rows();
+
+// Targets that this machine runs, best first, the last is kScalar. Defined by backends/cpu.
+std::span<const Target> cpu_targets();
+
+struct Resolved {
+  const KernelRow* row = nullptr;
+  int32_t row_index = -1;
+  KernelEntry entry = nullptr;
+  std::string reason;                    // why this row, for the plan
+  const KernelRow* runner_up = nullptr;  // nullptr: nothing else fits
+};
+
+// Hard filter by key and target, then least cost, then table order. kPlan when nothing fits; the
+// message names the key.
+absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target);
+
+}  // namespace engine
+
+#endif  // ENGINE_LIB_CONTRACT_KERNEL_H_
