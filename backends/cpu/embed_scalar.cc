@@ -1,0 +1,35 @@
+// Embedding rows of every weight format: decode one row per token with the reference decoder, then
+// scale.
+#include "backends/cpu/matmul_kernels.h"
+#include "lib/quant/quant_ref.h"
+
+namespace engine {
+namespace {
+
+template <Format format>
+void embed(const void* raw_args) {
+  const EmbedArgs& args = *static_cast<const EmbedArgs*>(raw_args);
+  for (int64_t t = 0; t < args.n_tokens; ++t) {
+    float* out = args.out + t * args.out_stride;
+    dequantize_row(format, args.weights + args.ids[t] * args.row_bytes, args.width, out);
+    for (int64_t i = 0; i < args.width; ++i) out[i] *= args.scale;
+  }
+}
+
+}  // namespace
+
+KernelEntry embed_f32_scalar(Target) { return &embed<Format::kF32>; }
+KernelEntry embed_f16_scalar(Target) { return &embed<Format::kF16>; }
+KernelEntry embed_bf16_scalar(Target) { return &embed<Format::kBF16>; }
+KernelEntry embed_q4_0_scalar(Target) { return &embed<Format::kQ4_0>; }
+KernelEntry embed_q4_1_scalar(Target) { return &embed<Format::kQ4_1>; }
+KernelEntry embed_q5_0_scalar(Target) { return &embed<Format::kQ5_0>; }
+KernelEntry embed_q5_1_scalar(Target) { return &embed<Format::kQ5_1>; }
+KernelEntry embed_q8_0_scalar(Target) { return &embed<Format::kQ8_0>; }
+KernelEntry embed_q2_k_scalar(Target) { return &embed<Format::kQ2_K>; }
+KernelEntry embed_q3_k_scalar(Target) { return &embed<Format::kQ3_K>; }
+KernelEntry embed_q4_k_scalar(Target) { return &embed<Format::kQ4_K>; }
+KernelEntry embed_q5_k_scalar(Target) { return &embed<Format::kQ5_K>; }
+KernelEntry embed_q6_k_scalar(Target) { return &embed<Format::kQ6_K>; }
+
+}  // namespace engine
