@@ -1,0 +1,18 @@
+// The list of known architectures.
+#include "lib/model/arch.h"
+
+namespace engine {
+
+std::span<const ArchSpec* const> architectures() {
+  static constexpr const ArchSpec* kAll[] = {&kArchLlama, &kArchGemma3};
+  return kAll;
+}
+
+const ArchSpec* find_architecture(std::string_view name) {
+  for (const ArchSpec* arch : architectures()) {
+    if (arch->name == name) return arch;
+  }
+  return nullptr;
+}
+
+}  // namespace engine

@@ -1,0 +1,281 @@
+// The op sequence as data. Families differ by which weights are present and by numbers, not by code paths.
+#include "lib/plan/lower.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/det_math.h"
+
+namespace engine {
+namespace {
+
+constexpr int64_t kRowAlignBytes = 64;
+
+int64_t act_row_bytes(ActType type, int64_t width) {
+  int64_t bytes = 0;
+  switch (type) {
+    case ActType::kF32: bytes = width * int64_t{sizeof(float)}; break;
+    case ActType::kQ8x32: bytes = width / 32 * int64_t{sizeof(ActQ8x32)}; break;
+    case ActType::kQ8x256: bytes = width / 256 * int64_t{sizeof(ActQ8x256)}; break;
+  }
+  return (bytes + kRowAlignBytes - 1) / kRowAlignBytes * kRowAlignBytes;
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Model& model) : model_(model), config_(model.config) {}
+
+  absl::StatusOr<Program> run() {
+    program_.n_vocab = config_.n_vocab;
+    program_.n_embd = config_.n_embd;
+    program_.n_ctx_train = config_.n_ctx_train;
+    const int32_t resid = slot("resid", config_.n_embd);
+    program_.residual_slot = resid;
+    lower_preamble(resid);
+    for (size_t l = 0; l < config_.layers.size(); ++l) {
+      steps_ = &program_.layers.emplace_back();
+      layer_ = static_cast<int32_t>(l);
+      lower_attention(resid, l);
+      lower_ffn(resid, l);
+      Step check{.op = Op::kCheckFinite};
+      check.in0 = resid;
+      check.width = config_.n_embd;
+      emit(check);
+    }
+    lower_final(resid);
+    if (!status_.ok()) return status_;
+    program_.bytes_per_token += static_cast<uint64_t>(model_.weights.embed.row_bytes);
+    return std::move(program_);
+  }
+
+ private:
+  // The slot of that name, made on first use; a name has one width in all layers, or the widest.
+  int32_t slot(const std::string& name, int64_t width, ActType type = ActType::kF32) {
+    auto [it, is_new] = slot_ids_.try_emplace(name, static_cast<int32_t>(program_.slots.size()));
+    if (is_new) program_.slots.push_back({name, type, 0, 0});
+    Slot& s = program_.slots[static_cast<size_t>(it->second)];
+    if (width > s.width) {
+      s.width = width;
+      s.row_bytes = act_row_bytes(type, width);
+    }
+    return it->second;
+  }
+
+  int32_t weight(const WeightView& view) {
+    auto [it, is_new] = weight_ids_.try_emplace(view.data, static_cast<int32_t>(program_.weights.size()));
+    if (is_new) {
+      program_.weights.push_back({view.name, view.format, Layout::kStored, view.rows, view.cols,
+                                  view.row_bytes, view.data});
+    }
+    return it->second;
+  }
+
+  void emit(Step step) {
+    step.layer = layer_;
+    // What was quantised from a slot is stale once the slot is written again.
+    for (auto it = quantised_.begin(); it != quantised_.end();) {
+      it = it->first.first == step.out ? quantised_.erase(it) : std::next(it);
+    }
+    steps_->push_back(step);
+  }
+
+  int32_t norm(int32_t in, const WeightView& w, const std::string& name, int64_t width,
+               int64_t heads = 1) {
+    Step step{.op = Op::kRmsNorm};
+    step.in0 = in;
+    step.out = slot(name, width);
+    step.weight = weight(w);
+    step.eps = config_.norm_eps;
+    step.heads = heads;
+    step.width = width;
+    emit(step);
+    return step.out;
+  }
+
+  // The slot with `in` in the activation type that the weight's dots use.
+  int32_t operand(int32_t in, const WeightView& w) {
+    const ActType type = format_info(w.format)->act;
+    if (type == ActType::kF32) return in;
+    const auto key = std::make_pair(in, type);
+    if (const auto it = quantised_.find(key); it != quantised_.end()) return it->second;
+    const int64_t block = type == ActType::kQ8x32 ? 32 : 256;
+    if (w.cols % block != 0 && status_.ok()) {
+      status_ = error_at(Code::kPlan, w.name, kNoOffset,
+                         absl::StrCat("row length ", w.cols, " is no multiple of ", block));
+    }
+    Step step{.op = Op::kQuantize};
+    step.in0 = in;
+    step.out = slot(absl::StrCat(program_.slots[static_cast<size_t>(in)].name,
+                                 type == ActType::kQ8x32 ? ".q8x32" : ".q8x256"),
+                    w.cols, type);
+    step.width = w.cols;
+    emit(step);
+    quantised_[key] = step.out;
+    return step.out;
+  }
+
+  int32_t linear(int32_t in, const WeightView& w, const WeightView& bias, const std::string& name) {
+    Step step{.op = Op::kMatmul};
+    step.in0 = operand(in, w);
+    step.out = slot(name, w.rows);
+    step.weight = weight(w);
+    emit(step);
+    program_.bytes_per_token += static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.row_bytes);
+    if (bias.present()) {
+      Step add{.op = Op::kAdd};
+      add.in0 = step.out;
+      add.out = step.out;
+      add.weight = weight(bias);
+      add.width = w.rows;
+      emit(add);
+    }
+    return step.out;
+  }
+
+  int32_t add(int32_t a, int32_t b, int32_t out) {  // residual stream, width E
+    Step step{.op = Op::kAdd};
+    step.in0 = a;
+    step.in1 = b;
+    step.out = out;
+    step.width = config_.n_embd;
+    emit(step);
+    return out;
+  }
+
+  int32_t rope(int32_t in, const std::string& name, int64_t heads, int32_t rule) {
+    if (rule < 0) return in;
+    Step step{.op = Op::kRope};
+    step.in0 = in;
+    step.in1 = rope_slots_[static_cast<size_t>(rule)];
+    step.out = slot(name, heads * config_.head_dim_k);
+    step.heads = heads;
+    step.width = heads * config_.head_dim_k;
+    step.n_rot = config_.n_rot;
+    step.pairing =
+        config_.pairing == Pairing::kAdjacent ? RopePairing::kAdjacent : RopePairing::kHalves;
+    emit(step);
+    return step.out;
+  }
+
+  void lower_preamble(int32_t resid) {
+    steps_ = &program_.preamble;
+    Step embed{.op = Op::kEmbed};
+    embed.out = resid;
+    embed.weight = weight(model_.weights.embed);
+    embed.scale = config_.embed_scale;
+    embed.width = config_.n_embd;
+    emit(embed);
+    for (size_t r = 0; r < config_.ropes.size(); ++r) {
+      program_.ropes.push_back(rope_rule(config_.ropes[r]));
+      Step step{.op = Op::kRopeAngles};
+      step.rope = static_cast<int32_t>(r);
+      step.out = slot(absl::StrCat("rope_angles_", r), config_.n_rot);
+      emit(step);
+      rope_slots_.push_back(step.out);
+    }
+  }
+
+  RopeRule rope_rule(const RopeConfig& rope) const {
+    RopeRule rule;
+    rule.mscale = rope.mscale;
+    const auto* divisors = reinterpret_cast<const float*>(model_.weights.rope_freqs.data);
+    for (int64_t i = 0; i < config_.n_rot / 2; ++i) {
+      double theta = rope_theta(rope.base, -2.0 * static_cast<double>(i) /
+                                               static_cast<double>(config_.n_rot));
+      if (rope.use_divisors && divisors != nullptr) theta /= static_cast<double>(divisors[i]);
+      rule.theta.push_back(theta / rope.factor);
+    }
+    return rule;
+  }
+
+  void lower_attention(int32_t resid, size_t l) {
+    const LayerWeights& w = model_.weights.layers[l];
+    const LayerConfig& layer = config_.layers[l];
+    const int64_t H = config_.n_head, G = layer.n_kv_heads;
+    const int32_t n1 = norm(resid, w.attn_norm, "attn_norm", config_.n_embd);
+    int32_t q = linear(n1, w.q, w.q_bias, "q");
+    int32_t k = linear(n1, w.k, w.k_bias, "k");
+    const int32_t v = linear(n1, w.v, w.v_bias, "v");
+    if (w.q_norm.present()) q = norm(q, w.q_norm, "q_norm", H * config_.head_dim_k, H);
+    if (w.k_norm.present()) k = norm(k, w.k_norm, "k_norm", G * config_.head_dim_k, G);
+    q = rope(q, "q_rope", H, layer.rope);
+    k = rope(k, "k_rope", G, layer.rope);
+
+    program_.kv.push_back({G, config_.head_dim_k, config_.head_dim_v});
+    Step store{.op = Op::kKvStore};
+    store.in0 = k;
+    store.in1 = v;
+    emit(store);
+
+    Step attention{.op = Op::kAttention};
+    attention.in0 = q;
+    attention.out = slot("attn_z", H * config_.head_dim_v);
+    attention.heads = H;
+    attention.scale = config_.score_scale;
+    attention.cap = config_.attn_softcap;
+    attention.window = layer.window;
+    emit(attention);
+
+    const int32_t o = linear(attention.out, w.attn_output, w.attn_output_bias, "attn_out");
+    if (w.post_attn_norm.present()) norm(o, w.post_attn_norm, "attn_out", config_.n_embd);
+    add(resid, o, slot("resid_mid", config_.n_embd));
+  }
+
+  void lower_ffn(int32_t resid, size_t l) {
+    const LayerWeights& w = model_.weights.layers[l];
+    const int32_t mid = slot("resid_mid", config_.n_embd);
+    const int32_t n2 = norm(mid, w.ffn_norm, "ffn_norm", config_.n_embd);
+    Step act{.op = Op::kGatedAct};
+    act.in0 = linear(n2, w.gate, w.gate_bias, "ffn_gate");
+    act.in1 = linear(n2, w.up, w.up_bias, "ffn_up");
+    act.out = slot("ffn_act", config_.layers[l].n_ff);
+    act.width = config_.layers[l].n_ff;
+    act.act = config_.activation == FfnActivation::kSilu ? Activation::kSilu : Activation::kGeluTanh;
+    emit(act);
+    const int32_t m = linear(act.out, w.down, w.down_bias, "ffn_out");
+    if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", config_.n_embd);
+    add(mid, m, resid);
+  }
+
+  void lower_final(int32_t resid) {
+    steps_ = &program_.final_steps;
+    layer_ = -1;
+    const int32_t n = norm(resid, model_.weights.output_norm, "final_norm", config_.n_embd);
+    const int32_t logits = linear(n, model_.weights.head, {}, "logits");
+    program_.logits_slot = logits;
+    if (config_.final_softcap > 0) {
+      Step cap{.op = Op::kSoftcap};
+      cap.in0 = logits;
+      cap.out = logits;
+      cap.cap = config_.final_softcap;
+      cap.width = config_.n_vocab;
+      emit(cap);
+    }
+    Step check{.op = Op::kCheckFinite};
+    check.in0 = logits;
+    check.width = config_.n_vocab;
+    emit(check);
+  }
+
+  const Model& model_;
+  const ModelConfig& config_;
+  Program program_;
+  std::vector<Step>* steps_ = nullptr;
+  int32_t layer_ = -1;
+  std::map<std::string, int32_t> slot_ids_;
+  std::map<const uint8_t*, int32_t> weight_ids_;
+  std::map<std::pair<int32_t, ActType>, int32_t> quantised_;
+  std::vector<int32_t> rope_slots_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> lower(const Model& model) {
+  if (!model.has_weights) return error(Code::kState, "the model was opened without weights");
+  return Lowering(model).run();
+}
+
+}  // namespace engine

@@ -1,0 +1,41 @@
+// The key/value cache of one sequence: fixed pages, a page table, a length.
+#ifndef ENGINE_LIB_SESSION_KV_CACHE_H_
+#define ENGINE_LIB_SESSION_KV_CACHE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/base/host_memory.h"
+#include "lib/base/status.h"
+#include "lib/contract/op.h"
+#include "lib/contract/step.h"
+
+namespace engine {
+
+// A page holds kKvPagePositions positions of every layer (layout: KvLayer in contract/op.h). Pages are
+// made when a position in them is first needed and kept until the cache goes.
+class KvCache {
+ public:
+  KvCache(const std::vector<KvGeometry>& layers, KvType type, int64_t n_ctx, HostMemory memory);
+
+  // Makes the pages for positions [0, n).
+  absl::Status reserve(int64_t n);
+  KvLayer layer(int32_t index);
+  const KvGeometry& geometry(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
+  KvType type() const { return type_; }
+  int64_t page_bytes() const { return page_bytes_; }
+  uint64_t allocated_bytes() const { return pages_.size() * static_cast<uint64_t>(page_bytes_); }
+
+ private:
+  std::vector<KvGeometry> layers_;
+  std::vector<int64_t> k_offsets_, v_offsets_;  // in a page, per layer
+  KvType type_;
+  int64_t page_bytes_ = 0;
+  HostMemory memory_;
+  std::vector<AlignedBuffer> pages_;
+  std::vector<uint8_t*> table_;  // sized for n_ctx at construction, so that it never moves
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_LIB_SESSION_KV_CACHE_H_

@@ -1,0 +1,336 @@
+// Reference execution: one switch over the ops, one short function per op that fills its kernel's arguments.
+#include "lib/session/reference.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/float_state.h"
+
+namespace engine {
+namespace {
+
+KernelKey key_of(const Program& program, const Step& step, KvType kv) {
+  KernelKey key{.op = step.op};
+  switch (step.op) {
+    case Op::kEmbed:
+    case Op::kMatmul: {
+      const Weight& w = program.weights[static_cast<size_t>(step.weight)];
+      key.format = w.format;
+      key.layout = w.layout;
+      if (step.op == Op::kMatmul) key.act = program.slots[static_cast<size_t>(step.in0)].type;
+      break;
+    }
+    case Op::kQuantize: key.act = program.slots[static_cast<size_t>(step.out)].type; break;
+    case Op::kKvStore:
+    case Op::kAttention: key.kv = kv; break;
+    default: break;
+  }
+  return key;
+}
+
+absl::Status non_finite(const Step& step) {
+  const std::string where =
+      step.layer < 0 ? std::string("the final logits") : absl::StrCat("layer ", step.layer);
+  return error(Code::kNonFinite, absl::StrCat("a NaN or an infinity appeared in ", where, " (",
+                                              op_name(step.op), ")"));
+}
+
+}  // namespace
+
+Reference::Reference(const Program& program, Target target, KvCache* kv, ThreadRunner* runner,
+                     HostMemory memory)
+    : program_(program),
+      target_(target),
+      kv_(kv),
+      runner_(runner),
+      memory_(memory),
+      counts_(kernel_rows().size(), 0) {}
+
+absl::Status Reference::run_layers(std::span<const int32_t> ids, int64_t first_position,
+                                   bool (*should_stop)(void*), void* stop_data) {
+  values_.clear();
+  const Call call{ids, first_position, static_cast<int64_t>(ids.size()), 0};
+  for (const Step& step : program_.preamble) ENGINE_RETURN_IF_ERROR(run_step(step, call));
+  for (const std::vector<Step>& layer : program_.layers) {
+    for (const Step& step : layer) {
+      if (should_stop(stop_data)) return error(Code::kCancelled, "the decode was cancelled");
+      ENGINE_RETURN_IF_ERROR(run_step(step, call));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference::run_head(int64_t row, float* logits) {
+  const Call call{{}, 0, 1, row};
+  for (const Step& step : program_.final_steps) ENGINE_RETURN_IF_ERROR(run_step(step, call));
+  const uint8_t* result = input(program_.logits_slot, call);
+  std::memcpy(logits, result, static_cast<size_t>(program_.n_vocab) * sizeof(float));
+  return absl::OkStatus();
+}
+
+absl::Status Reference::run_step(const Step& step, const Call& call) {
+  auto resolved = resolve_kernel(key_of(program_, step, kv_->type()), target_);
+  if (!resolved.ok()) return resolved.status();
+  ++counts_[static_cast<size_t>(resolved->row_index)];
+  const KernelEntry entry = resolved->entry;
+  switch (step.op) {
+    case Op::kEmbed: return embed(entry, step, call);
+    case Op::kRmsNorm: return rms_norm(entry, step, call);
+    case Op::kQuantize: return quantize(entry, step, call);
+    case Op::kMatmul: return matmul(entry, step, call);
+    case Op::kAdd: return add(entry, step, call);
+    case Op::kRopeAngles: return rope_angles(entry, step, call);
+    case Op::kRope: return rope(entry, step, call);
+    case Op::kKvStore: return kv_store(entry, step, call);
+    case Op::kAttention: return attention(entry, step, call);
+    case Op::kGatedAct: return gated_act(entry, step, call);
+    case Op::kSoftcap: return softcap(entry, step, call);
+    case Op::kCheckFinite: return check_finite(entry, step, call);
+  }
+  return error(Code::kInternal, "unknown op");
+}
+
+absl::StatusOr<uint8_t*> Reference::output(int32_t slot_id, int64_t n_tokens) {
+  const Slot& slot = program_.slots[static_cast<size_t>(slot_id)];
+  const auto n_bytes = static_cast<uint64_t>(slot.row_bytes * n_tokens);
+  auto it = values_.find(slot.name);
+  if (it == values_.end() || it->second.size() < n_bytes) {
+    ENGINE_ASSIGN_OR_RETURN(AlignedBuffer buffer, AlignedBuffer::create(memory_, n_bytes));
+    it = values_.insert_or_assign(slot.name, std::move(buffer)).first;
+  }
+  return it->second.data();
+}
+
+const uint8_t* Reference::input(int32_t slot_id, const Call& call) const {
+  const Slot& slot = program_.slots[static_cast<size_t>(slot_id)];
+  const uint8_t* base = values_.find(slot.name)->second.data();
+  return slot_id == program_.residual_slot ? base + call.row_offset * slot.row_bytes : base;
+}
+
+int64_t Reference::stride_bytes(int32_t slot_id) const {
+  return program_.slots[static_cast<size_t>(slot_id)].row_bytes;
+}
+
+int64_t Reference::stride(int32_t slot_id) const {
+  return stride_bytes(slot_id) / static_cast<int64_t>(sizeof(float));
+}
+
+// Calls run(begin, end) over parts of [0, n_items): one part per thread when parallel, else one part.
+// A part never cuts a reduction, so the split cannot change a bit.
+template <class F>
+void Reference::spread(int64_t n_items, bool parallel, F&& run) {
+  const int64_t n_parts =
+      parallel ? std::min<int64_t>(n_items, static_cast<int64_t>(runner_->n_threads())) : 1;
+  if (n_parts <= 1) {
+    run(int64_t{0}, n_items);
+    return;
+  }
+  parallel_for(*runner_, static_cast<uint32_t>(n_parts), [&](uint32_t part) {
+    const FloatStateGuard guard;  // a host's thread may flush denormals
+    run(n_items * part / n_parts, n_items * (part + 1) / n_parts);
+  });
+}
+
+absl::Status Reference::embed(KernelEntry entry, const Step& step, const Call& call) {
+  const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const EmbedArgs args{w.data,         w.row_bytes, step.width, call.ids.data(), call.n_tokens,
+                       step.scale,     reinterpret_cast<float*>(out), stride(step.out)};
+  entry(&args);
+  return absl::OkStatus();
+}
+
+absl::Status Reference::rms_norm(KernelEntry entry, const Step& step, const Call& call) {
+  const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const auto* x = reinterpret_cast<const float*>(input(step.in0, call));
+  const int64_t part = step.width / step.heads;
+  // Without heads the rows are tokens; with heads they are the heads of each token in turn.
+  for (int64_t t = 0; t < (step.heads > 1 ? call.n_tokens : 1); ++t) {
+    RmsNormArgs args{};
+    args.x = x + t * stride(step.in0);
+    args.x_stride = step.heads > 1 ? part : stride(step.in0);
+    args.weight = reinterpret_cast<const float*>(w.data);
+    args.width = part;
+    args.n_rows = step.heads > 1 ? step.heads : call.n_tokens;
+    args.eps = step.eps;
+    args.out = reinterpret_cast<float*>(out) + t * stride(step.out);
+    args.out_stride = step.heads > 1 ? part : stride(step.out);
+    entry(&args);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference::quantize(KernelEntry entry, const Step& step, const Call& call) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const auto* x = reinterpret_cast<const float*>(input(step.in0, call));
+  std::atomic<bool> all_finite{true};
+  spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
+    bool finite = true;
+    const QuantizeArgs args{x + begin * stride(step.in0),
+                            stride(step.in0),
+                            step.width,
+                            end - begin,
+                            out + begin * stride_bytes(step.out),
+                            stride_bytes(step.out),
+                            &finite};
+    entry(&args);
+    if (!finite) all_finite.store(false, std::memory_order_relaxed);
+  });
+  return all_finite.load() ? absl::OkStatus() : non_finite(step);
+}
+
+absl::Status Reference::matmul(KernelEntry entry, const Step& step, const Call& call) {
+  const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const uint8_t* act = input(step.in0, call);
+  spread(w.rows, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
+    const MatmulArgs args{w.data,
+                          w.row_bytes,
+                          w.cols,
+                          begin,
+                          end,
+                          act,
+                          stride_bytes(step.in0),
+                          call.n_tokens,
+                          reinterpret_cast<float*>(out),
+                          stride(step.out)};
+    entry(&args);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& call) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const bool is_bias = step.weight >= 0;
+  AddArgs args{};
+  args.a = reinterpret_cast<const float*>(input(step.in0, call));
+  args.a_stride = stride(step.in0);
+  args.b = reinterpret_cast<const float*>(
+      is_bias ? program_.weights[static_cast<size_t>(step.weight)].data : input(step.in1, call));
+  args.b_stride = is_bias ? 0 : stride(step.in1);
+  args.width = step.width;
+  args.n_rows = call.n_tokens;
+  args.out = reinterpret_cast<float*>(out);
+  args.out_stride = stride(step.out);
+  entry(&args);
+  return absl::OkStatus();
+}
+
+absl::Status Reference::rope_angles(KernelEntry entry, const Step& step, const Call& call) {
+  const RopeRule& rule = program_.ropes[static_cast<size_t>(step.rope)];
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const RopeAnglesArgs args{rule.theta.data(),
+                            static_cast<int64_t>(rule.theta.size()),
+                            rule.mscale,
+                            call.first_position,
+                            call.n_tokens,
+                            reinterpret_cast<float*>(out),
+                            stride(step.out)};
+  entry(&args);
+  return absl::OkStatus();
+}
+
+absl::Status Reference::rope(KernelEntry entry, const Step& step, const Call& call) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  RopeArgs args{};
+  args.x = reinterpret_cast<const float*>(input(step.in0, call));
+  args.x_stride = stride(step.in0);
+  args.n_heads = step.heads;
+  args.head_dim = step.width / step.heads;
+  args.n_rot = step.n_rot;
+  args.pairing = step.pairing;
+  args.angles = reinterpret_cast<const float*>(input(step.in1, call));
+  args.angles_stride = stride(step.in1);
+  args.n_tokens = call.n_tokens;
+  args.out = reinterpret_cast<float*>(out);
+  args.out_stride = stride(step.out);
+  entry(&args);
+  return absl::OkStatus();
+}
+
+absl::Status Reference::kv_store(KernelEntry entry, const Step& step, const Call& call) {
+  const KvGeometry& kv = kv_->geometry(step.layer);
+  bool finite = true;
+  KvStoreArgs args{};
+  args.k = reinterpret_cast<const float*>(input(step.in0, call));
+  args.k_stride = stride(step.in0);
+  args.v = reinterpret_cast<const float*>(input(step.in1, call));
+  args.v_stride = stride(step.in1);
+  args.n_kv_heads = kv.n_kv_heads;
+  args.head_dim_k = kv.head_dim_k;
+  args.head_dim_v = kv.head_dim_v;
+  args.first_position = call.first_position;
+  args.n_tokens = call.n_tokens;
+  args.kv = kv_->layer(step.layer);
+  args.finite = &finite;
+  entry(&args);
+  return finite ? absl::OkStatus() : non_finite(step);
+}
+
+absl::Status Reference::attention(KernelEntry entry, const Step& step, const Call& call) {
+  const KvGeometry& kv = kv_->geometry(step.layer);
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const auto scratch_bytes = (static_cast<uint64_t>(attention_scratch_floats(kv.head_dim_v)) *
+                                  sizeof(float) + 63) / 64 * 64;
+  ENGINE_ASSIGN_OR_RETURN(const AlignedBuffer scratch,
+                          AlignedBuffer::create(memory_, scratch_bytes * runner_->n_threads()));
+  std::atomic<uint32_t> next_scratch{0};
+  spread(call.n_tokens * step.heads, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
+    AttentionArgs args{};
+    args.q = reinterpret_cast<const float*>(input(step.in0, call));
+    args.q_stride = stride(step.in0);
+    args.n_heads = step.heads;
+    args.n_kv_heads = kv.n_kv_heads;
+    args.head_dim_k = kv.head_dim_k;
+    args.head_dim_v = kv.head_dim_v;
+    args.scale = step.scale;
+    args.softcap = step.cap;
+    args.window = step.window;
+    args.first_position = call.first_position;
+    args.n_tokens = call.n_tokens;
+    args.item_begin = begin;
+    args.item_end = end;
+    args.kv = kv_->layer(step.layer);
+    args.out = reinterpret_cast<float*>(out);
+    args.out_stride = stride(step.out);
+    args.scratch = reinterpret_cast<float*>(scratch.data() + scratch_bytes * next_scratch.fetch_add(1));
+    entry(&args);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Reference::gated_act(KernelEntry entry, const Step& step, const Call& call) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  const auto* gate = reinterpret_cast<const float*>(input(step.in0, call));
+  const auto* up = reinterpret_cast<const float*>(input(step.in1, call));
+  const int64_t row = stride(step.out);  // gate, up and act have one width
+  spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
+    const GatedActArgs args{gate + begin * row, up + begin * row, row,     step.width,
+                            end - begin,        step.act,         reinterpret_cast<float*>(out) + begin * row};
+    entry(&args);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Reference::softcap(KernelEntry entry, const Step& step, const Call& call) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const x, output(step.out, call.n_tokens));
+  const SoftcapArgs args{reinterpret_cast<float*>(x), stride(step.out), step.width, call.n_tokens,
+                         step.cap};
+  entry(&args);
+  return absl::OkStatus();
+}
+
+absl::Status Reference::check_finite(KernelEntry entry, const Step& step, const Call& call) {
+  bool finite = true;
+  const CheckFiniteArgs args{reinterpret_cast<const float*>(input(step.in0, call)),
+                             stride(step.in0), step.width, call.n_tokens, &finite};
+  entry(&args);
+  return finite ? absl::OkStatus() : non_finite(step);
+}
+
+}  // namespace engine

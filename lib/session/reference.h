@@ -1,0 +1,80 @@
+// The reference mode: executes a program straightforwardly, deciding everything anew at every call.
+#ifndef ENGINE_LIB_SESSION_REFERENCE_H_
+#define ENGINE_LIB_SESSION_REFERENCE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "lib/base/host_memory.h"
+#include "lib/base/status.h"
+#include "lib/base/thread_runner.h"
+#include "lib/contract/kernel.h"
+#include "lib/contract/step.h"
+#include "lib/session/kv_cache.h"
+
+namespace engine {
+
+// Readable, and the oracle of all other modes: values live in a map by name and are allocated per call,
+// every kernel is resolved at every step, weights are read as stored, and a single token's matmul is not
+// split over threads. Steps over several tokens may be.
+class Reference {
+ public:
+  // All references must outlive the executor.
+  Reference(const Program& program, Target target, KvCache* kv, ThreadRunner* runner,
+            HostMemory memory);
+
+  // Runs the preamble and all layers for ids at positions first.. ; pages must be reserved. The values stay
+  // until the next call. `should_stop` is asked between steps: true ends with kCancelled.
+  absl::Status run_layers(std::span<const int32_t> ids, int64_t first_position,
+                          bool (*should_stop)(void*), void* stop_data);
+  // Final norm and head for one row of the last run_layers; logits is [n_vocab].
+  absl::Status run_head(int64_t row, float* logits);
+
+  // Executions per row of kernel_rows().
+  std::span<const uint64_t> counts() const { return counts_; }
+
+ private:
+  struct Call {  // what the steps of one call share
+    std::span<const int32_t> ids;
+    int64_t first_position = 0;
+    int64_t n_tokens = 0;
+    int64_t row_offset = 0;  // first row of the residual slot that is read
+  };
+
+  absl::Status run_step(const Step& step, const Call& call);
+  absl::StatusOr<uint8_t*> output(int32_t slot_id, int64_t n_tokens);
+  const uint8_t* input(int32_t slot_id, const Call& call) const;
+  int64_t stride(int32_t slot_id) const;        // in floats
+  int64_t stride_bytes(int32_t slot_id) const;
+
+  template <class F>
+  void spread(int64_t n_items, bool parallel, F&& run);
+
+  absl::Status embed(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status rms_norm(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status quantize(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status matmul(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status add(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status rope_angles(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status rope(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status kv_store(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status attention(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status gated_act(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status softcap(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status check_finite(KernelEntry entry, const Step& step, const Call& call);
+
+  const Program& program_;
+  const Target target_;
+  KvCache* const kv_;
+  ThreadRunner* const runner_;
+  const HostMemory memory_;
+  absl::flat_hash_map<std::string, AlignedBuffer> values_;  // of the current call, by slot name
+  std::vector<uint64_t> counts_;
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_LIB_SESSION_REFERENCE_H_
