@@ -5,8 +5,16 @@
     examples/fetch_model.sh smollm2; examples/fetch_model.sh gemma3
     python tests/parity/record_llama.py
 
-Greedy, one thread, a fresh context for each prompt, f16 KV, no flash attention. The prompt is evaluated in one batch,
-each generated token alone. Logits are rounded to five significant digits; `sample_ids` are the same for every position.
+Ids: greedy, one thread, a fresh context for each prompt, f16 KV, no flash attention; the prompt is evaluated in one
+batch, each generated token alone.
+
+Logits: llama.cpp's own answer depends on how the tokens are grouped into batches, by as much as an engine may differ
+from it at all (activation rounding to 8 bits; on these two small models up to 1.5 logits). So the fixed sequence (prompt
+and generated ids) is evaluated six times, in batches of 1, 4 and 16 with f16 and with f32 KV, and the mean is
+recorded: the noise of one run is not in it. `self` says how far single runs lie from the mean of the other five, and at
+which top-2 margin the largest logit still changed place; the gate derives its envelope from that.
+
+`top_ids`, `top_logits` (five) and `sampled_logits` (64 fixed ids) are of that mean, rounded to five significant digits.
 Writes tests/golden/llama_smollm2.json and tests/golden/llama_gemma3.json.
 """
 import ctypes
@@ -66,11 +74,11 @@ class Llama:
             raw += buf.raw[:n]
         return raw.decode("utf-8", "replace")
 
-    def context(self, n_ctx):
+    def context(self, n_ctx, kv="f16"):
         p = self.api.llama_context_default_params()
         p.n_ctx, p.n_batch, p.n_ubatch = n_ctx, n_ctx, n_ctx
         p.n_threads = p.n_threads_batch = 1
-        p.type_k = p.type_v = self.api.GGML_TYPE_F16
+        p.type_k = p.type_v = self.api.GGML_TYPE_F16 if kv == "f16" else self.api.GGML_TYPE_F32
         p.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_DISABLED
         ctx = self.api.llama_init_from_model(self.model, p)
         assert ctx
@@ -89,22 +97,35 @@ class Llama:
         return np.stack(rows)
 
     def greedy(self, ids, n_generated):
-        """Generated ids, and logits for every position but the last generated one's."""
         ctx = self.context(256)
-        rows = [self.decode(ctx, ids, 0)]
-        generated = [argmax(rows[0][-1])]
+        generated = [argmax(self.decode(ctx, ids, 0)[-1])]
         while len(generated) < n_generated:
-            rows.append(self.decode(ctx, generated[-1:], len(ids) + len(generated) - 1))
-            generated.append(argmax(rows[-1][0]))
+            generated.append(argmax(self.decode(ctx, generated[-1:], len(ids) + len(generated) - 1)[0]))
         self.api.llama_free(ctx)
-        return generated, np.concatenate(rows)
+        return generated
 
-    def forced(self, ids, chunk):
-        """Logits for every position of a given sequence, fed `chunk` ids at a time."""
-        ctx = self.context(256)
+    def forced(self, ids, chunk, kv="f16"):
+        """Logits [T, V] for every position of a given sequence, fed `chunk` ids at a time."""
+        ctx = self.context(256, kv)
         rows = [self.decode(ctx, ids[i:i + chunk], i) for i in range(0, len(ids), chunk)]
         self.api.llama_free(ctx)
         return np.concatenate(rows)
+
+
+def spread(runs, mean, sample_ids):
+    """How far one run lies from the mean of the others, over the sampled ids; and the margin at which the top changes."""
+    worst = {"max": 0.0, "mean": 0.0, "cosine": 1.0, "flip_margin": 0.0}
+    top2 = np.sort(mean, axis=1)[:, -2:]
+    margin = top2[:, 1] - top2[:, 0]
+    for run in runs:
+        x = run[:, sample_ids].astype(np.float64)
+        y = (mean[:, sample_ids] * len(runs) - x) / (len(runs) - 1)
+        worst["max"] = max(worst["max"], float(np.abs(x - y).max()))
+        worst["mean"] = max(worst["mean"], float(np.abs(x - y).mean()))
+        worst["cosine"] = min(worst["cosine"], float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum())))
+        flipped = run.argmax(axis=1) != mean.argmax(axis=1)
+        worst["flip_margin"] = max(worst["flip_margin"], float(margin[flipped].max(initial=0.0)))
+    return {k: round(v, 6) for k, v in worst.items()}
 
 
 def library_files(api):
@@ -128,27 +149,31 @@ def record(name):
         "system_info": llama.api.llama_print_system_info().decode().strip(),
         "build": "pip --no-binary, CMAKE_ARGS=-DGGML_NATIVE=ON, release",
         "machine": platform.machine(),
-        "settings": "greedy, 1 thread, fresh context, f16 KV, no flash attention, prompt in one batch",
+        "settings": "1 thread, no flash attention; ids: greedy, f16 KV, prompt in one batch; logits: mean of batches of 1, 4, 16 with f16 and f32 KV",
         "n_vocab": llama.n_vocab,
         "sample_ids": sample_ids,
     }
     entries, tokens = {}, []
     for key, prompt in prompts.PROMPTS.items():
         ids = llama.tokenize(prompt)
-        generated, logits = llama.greedy(ids, N_GENERATED)
+        generated = llama.greedy(ids, N_GENERATED)
+        forced = ids + generated[:-1]
+        runs = [llama.forced(forced, chunk, kv) for chunk in (1, 4, 16) for kv in ("f16", "f32")]
+        logits = np.mean(runs, axis=0, dtype=np.float64)
         top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
         entries[key] = {
             "prompt": prompt,
             "prompt_ids": ids,
             "generated_ids": generated,
             "generated_text": llama.text(generated),
+            "self": spread(runs, logits, sample_ids),
             "top_ids": top.tolist(),
             "top_logits": [rounded(logits[i, t]) for i, t in enumerate(top)],
             "sampled_logits": [rounded(row[sample_ids]) for row in logits],
         }
-        print(f"{name} {key}: {len(ids)} + {len(generated)}: {llama.text(generated)[:90]!r}")
+        print(f"{name} {key}: {len(ids)} + {len(generated)}: {entries[key]['self']}")
     ids = llama.tokenize(prompts.CAPITAL)
-    generated, _ = llama.greedy(ids, 32)
+    generated = llama.greedy(ids, 32)
     capital = {"prompt": prompts.CAPITAL, "prompt_ids": ids, "generated_ids": generated, "generated_text": llama.text(generated)}
     print(f"{name} capital: {capital['generated_text']!r}")
     for text in prompts.TRICKY:
