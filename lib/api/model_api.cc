@@ -40,11 +40,11 @@ absl::StatusOr<engine::MappedFile> map_source(const engine_model_params& params,
   if (n_sources != 1) {
     return engine::error(Code::kArgument, "exactly one of path, fd and data must be given");
   }
-  if (params.path != nullptr) return engine::MappedFile::open(params.path);
-  if (params.fd >= 0) return engine::MappedFile::from_fd(params.fd, params.offset, params.length);
+  if (params.path != nullptr) return engine::MappedFile::open_path(params.path);
+  if (params.fd >= 0) return engine::MappedFile::open_descriptor(params.fd, params.offset, params.length);
   release->disarm();
-  return engine::MappedFile::from_memory(params.data, params.length, params.release_data,
-                                         params.release_user);
+  return engine::MappedFile::wrap({static_cast<const uint8_t*>(params.data), params.length},
+                                  params.release_data, params.release_user);
 }
 
 absl::Status read_host(const engine_host* host, engine_model* model) {

@@ -47,8 +47,8 @@ struct GgufOptions {
   bool metadata_only = false;
 };
 
-// Bytes per block and elements per block of a ggml type id; {0, 0} for an unknown one. Given by the
-// caller so that file/ needs no knowledge of weight formats.
+// Bytes per block and elements per block of a ggml type id, and its name. For an unknown one {0, 0, why it is
+// refused}. Given by the caller so that file/ needs no knowledge of weight formats.
 struct BlockShape {
   uint32_t elements = 0;
   uint32_t bytes = 0;
@@ -58,8 +58,11 @@ using BlockShapeFn = BlockShape (*)(uint32_t ggml_type);
 
 class Gguf {
  public:
-  // `bytes` is the whole file and must outlive the result. Every error names the key or tensor and the
-  // file offset. Time and memory are linear in the metadata; nothing above 4 x bytes.size() + 16 MiB.
+  // `bytes` is the whole file and must outlive the result; its first byte lies at a multiple of 4 in memory
+  // (weights are read in place), else kArgument. Every error names the key or tensor and the file offset.
+  // Time and memory are linear in the metadata; no allocation above 4 x bytes.size() + 16 MiB.
+  // Stricter than the format: arrays inside arrays, alignments above 1 MiB and tensors that share bytes are
+  // refused. More lenient: any aligned offsets, in any order and with gaps; padding at the end may be missing.
   static absl::StatusOr<Gguf> parse(std::span<const uint8_t> bytes, BlockShapeFn block_shape,
                                     const GgufOptions& options = {});
 
@@ -71,9 +74,10 @@ class Gguf {
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufValue* find(std::string_view key) const;            // nullptr when absent
   const GgufTensor* find_tensor(std::string_view name) const;   // nullptr when absent
-  const uint8_t* tensor_data(const GgufTensor& tensor) const;   // into bytes()
+  // Into bytes(). nullptr when the size is unknown or the data lies outside (after metadata_only).
+  const uint8_t* tensor_data(const GgufTensor& tensor) const;
 
-  // Typed reads. Absent: nullopt. Present with a type that cannot hold the asked kind: an error naming
+  // Typed reads. Absent: nullopt. Present with a type that cannot hold the asked kind: kModelKey naming
   // the key. Integers are read from any integer width (negative or too large for the target: an error),
   // floats from f32 or f64.
   absl::StatusOr<std::optional<uint64_t>> get_uint(std::string_view key) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/model/config_read.h"
 #include "lib/quant/format.h"
 
 namespace engine {
