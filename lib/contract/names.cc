@@ -1,0 +1,36 @@
+// Names of ops and targets, as printed in plans, errors and kernel row names.
+#include "lib/contract/kernel.h"
+
+namespace engine {
+
+std::string_view op_name(Op op) {
+  switch (op) {
+    case Op::kEmbed: return "embed";
+    case Op::kRmsNorm: return "rms_norm";
+    case Op::kQuantize: return "quantize";
+    case Op::kMatmul: return "matmul";
+    case Op::kAdd: return "add";
+    case Op::kRopeAngles: return "rope_angles";
+    case Op::kRope: return "rope";
+    case Op::kKvStore: return "kv_store";
+    case Op::kAttention: return "attention";
+    case Op::kGatedAct: return "gated_act";
+    case Op::kSoftcap: return "softcap";
+    case Op::kCheckFinite: return "check_finite";
+  }
+  return "unknown";
+}
+
+std::string_view target_name(Target target) {
+  switch (target) {
+    case Target::kScalar: return "scalar";
+    case Target::kNeon: return "neon";
+    case Target::kAvx2: return "avx2";
+    case Target::kAvx3: return "avx3";
+    case Target::kAvx3Dl: return "avx3_dl";
+    case Target::kAvx3Spr: return "avx3_spr";
+  }
+  return "unknown";
+}
+
+}  // namespace engine

@@ -1,0 +1,86 @@
+// Picks the kernel row of a key: filter, least cost, table order.
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "lib/contract/kernel.h"
+
+namespace engine {
+namespace {
+
+std::string_view act_name(ActType act) {
+  switch (act) {
+    case ActType::kF32: return "f32";
+    case ActType::kQ8x32: return "q8x32";
+    case ActType::kQ8x256: return "q8x256";
+  }
+  return "unknown";
+}
+
+std::string format_name(Format format) {
+  const FormatInfo* info = format_info(format);
+  return info != nullptr ? std::string(info->name)
+                         : absl::StrCat("type ", static_cast<uint32_t>(format));
+}
+
+// Only the fields that the op has.
+std::string describe(const KernelKey& key) {
+  const std::string_view op = op_name(key.op);
+  switch (key.op) {
+    case Op::kEmbed: return absl::StrCat(op, " of ", format_name(key.format));
+    case Op::kMatmul:
+      return absl::StrCat(op, " of ", format_name(key.format), " by ", act_name(key.act));
+    case Op::kQuantize: return absl::StrCat(op, " to ", act_name(key.act));
+    case Op::kKvStore:
+    case Op::kAttention:
+      return absl::StrCat(op, key.kv == KvType::kF16 ? " with f16 KV" : " with f32 KV");
+    default: return std::string(op);
+  }
+}
+
+bool fits(const KernelKey& row, const KernelKey& key) {
+  if (row.op != key.op) return false;
+  switch (key.op) {
+    case Op::kEmbed: return row.format == key.format && row.layout == key.layout;
+    case Op::kMatmul:
+      return row.format == key.format && row.layout == key.layout && row.act == key.act;
+    case Op::kQuantize: return row.act == key.act;
+    case Op::kKvStore:
+    case Op::kAttention: return row.kv == key.kv;
+    default: return true;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target) {
+  const std::span<const KernelRow> rows = kernel_rows();
+  Resolved best;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const KernelRow& row = rows[i];
+    if (!fits(row.key, key)) continue;
+    const KernelEntry entry = row.entry(target);
+    if (entry == nullptr) continue;
+    if (best.row == nullptr || row.cost < best.row->cost) {
+      best.runner_up = best.row;
+      best.row = &row;
+      best.row_index = static_cast<int32_t>(i);
+      best.entry = entry;
+    } else if (best.runner_up == nullptr || row.cost < best.runner_up->cost) {
+      best.runner_up = &row;
+    }
+  }
+  const std::string wanted = absl::StrCat(describe(key), " on target ", target_name(target));
+  if (best.row == nullptr) return error(Code::kPlan, absl::StrCat("no kernel for ", wanted));
+  if (best.runner_up == nullptr) {
+    best.reason = absl::StrCat("the only row for ", wanted);
+  } else if (best.row->cost < best.runner_up->cost) {
+    best.reason = absl::StrCat("least cost for ", wanted, ": ", best.row->cost, " against ",
+                               best.runner_up->cost);
+  } else {
+    best.reason =
+        absl::StrCat("first of equal cost in the table for ", wanted, ": ", best.row->cost);
+  }
+  return best;
+}
+
+}  // namespace engine
