@@ -1,11 +1,24 @@
 // Picks the kernel row of a key: filter, least cost, table order.
+#include <charconv>
 #include <cstddef>
+#include <initializer_list>
 
-#include "absl/strings/str_cat.h"
 #include "lib/contract/kernel.h"
 
 namespace engine {
 namespace {
+
+std::string join(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text.append(part);
+  return text;
+}
+
+std::string cost_text(float cost) {
+  char text[32];
+  const std::to_chars_result end = std::to_chars(text, text + sizeof(text), cost);
+  return std::string(text, end.ptr);
+}
 
 std::string_view act_name(ActType act) {
   switch (act) {
@@ -19,20 +32,19 @@ std::string_view act_name(ActType act) {
 std::string format_name(Format format) {
   const FormatInfo* info = format_info(format);
   return info != nullptr ? std::string(info->name)
-                         : absl::StrCat("type ", static_cast<uint32_t>(format));
+                         : "type " + std::to_string(static_cast<uint32_t>(format));
 }
 
 // Only the fields that the op has.
 std::string describe(const KernelKey& key) {
   const std::string_view op = op_name(key.op);
   switch (key.op) {
-    case Op::kEmbed: return absl::StrCat(op, " of ", format_name(key.format));
-    case Op::kMatmul:
-      return absl::StrCat(op, " of ", format_name(key.format), " by ", act_name(key.act));
-    case Op::kQuantize: return absl::StrCat(op, " to ", act_name(key.act));
+    case Op::kEmbed: return join({op, " of ", format_name(key.format)});
+    case Op::kMatmul: return join({op, " of ", format_name(key.format), " by ", act_name(key.act)});
+    case Op::kQuantize: return join({op, " to ", act_name(key.act)});
     case Op::kKvStore:
     case Op::kAttention:
-      return absl::StrCat(op, key.kv == KvType::kF16 ? " with f16 KV" : " with f32 KV");
+      return join({op, key.kv == KvType::kF16 ? " with f16 KV" : " with f32 KV"});
     default: return std::string(op);
   }
 }
@@ -69,16 +81,16 @@ absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target) {
       best.runner_up = &row;
     }
   }
-  const std::string wanted = absl::StrCat(describe(key), " on target ", target_name(target));
-  if (best.row == nullptr) return error(Code::kPlan, absl::StrCat("no kernel for ", wanted));
+  const std::string wanted = join({describe(key), " on target ", target_name(target)});
+  if (best.row == nullptr) return error(Code::kPlan, join({"no kernel for ", wanted}));
   if (best.runner_up == nullptr) {
-    best.reason = absl::StrCat("the only row for ", wanted);
+    best.reason = join({"the only row for ", wanted});
   } else if (best.row->cost < best.runner_up->cost) {
-    best.reason = absl::StrCat("least cost for ", wanted, ": ", best.row->cost, " against ",
-                               best.runner_up->cost);
+    best.reason = join({"least cost for ", wanted, ": ", cost_text(best.row->cost), " against ",
+                        cost_text(best.runner_up->cost)});
   } else {
     best.reason =
-        absl::StrCat("first of equal cost in the table for ", wanted, ": ", best.row->cost);
+        join({"first of equal cost in the table for ", wanted, ": ", cost_text(best.row->cost)});
   }
   return best;
 }
