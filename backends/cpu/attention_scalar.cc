@@ -4,7 +4,7 @@
 
 #include "backends/cpu/lane_tree.h"
 #include "backends/cpu/math_scalar.h"
-#include "backends/cpu/pointwise_kernels.h"
+#include "backends/cpu/cpu_kernels.h"
 #include "lib/base/half.h"
 
 namespace engine {

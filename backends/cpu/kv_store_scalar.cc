@@ -2,7 +2,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "backends/cpu/pointwise_kernels.h"
+#include "backends/cpu/cpu_kernels.h"
 #include "lib/base/half.h"
 
 namespace engine {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backends/cpu/math_scalar.h"
-#include "backends/cpu/pointwise_kernels.h"
+#include "backends/cpu/cpu_kernels.h"
 
 namespace engine {
 namespace {

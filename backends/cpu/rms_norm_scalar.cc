@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "backends/cpu/lane_tree.h"
-#include "backends/cpu/pointwise_kernels.h"
+#include "backends/cpu/cpu_kernels.h"
 
 namespace engine {
 namespace {

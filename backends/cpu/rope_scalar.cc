@@ -1,7 +1,7 @@
 // Scalar rows of the rotary embedding: the angles of positions, and the rotation.
 #include <cmath>
 
-#include "backends/cpu/pointwise_kernels.h"
+#include "backends/cpu/cpu_kernels.h"
 #include "lib/base/det_math.h"
 
 namespace engine {
