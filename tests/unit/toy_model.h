@@ -1,0 +1,178 @@
+// A small random llama or gemma3 model as GGUF bytes, every part of which a test can change or leave out.
+#ifndef ENGINE_TESTS_UNIT_TOY_MODEL_H_
+#define ENGINE_TESTS_UNIT_TOY_MODEL_H_
+
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/base/half.h"
+#include "tests/unit/gguf_builder.h"
+
+namespace engine {
+
+// splitmix64 (Steele, Lea, Flood 2014) mapped to [-1, 1): deterministic weights without state.
+inline float toy_noise(uint64_t seed, uint64_t index) {
+  uint64_t z = seed * 0x9E3779B97F4A7C15u + (index + 1) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1.0);
+}
+
+struct ToyModel {
+  std::string arch = "llama";
+  int64_t n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, n_ff = 96, n_ctx = 512;
+  int64_t head_dim = 16;
+  int64_t n_vocab = 320;     // rows of the embedding
+  int64_t n_tokens = 320;    // of the vocabulary; 0 = none
+  bool tied = true;
+  bool biases = false;
+  int64_t window = 0;        // gemma3
+  uint64_t seed = 1;
+  uint32_t vector_type = 0;  // ggml type of the norms: 0 F32, 1 F16, 30 BF16
+  bool norm_as_column = false;      // norms stored as [n, 1]
+  std::set<std::string> skip;       // keys and tensors to leave out
+  std::vector<float> rope_freqs;    // tensor, when not empty
+  // Changes the builder after everything is in it: more keys, more tensors.
+  void (*extra)(GgufBuilder&) = nullptr;
+  // Overrides a scalar key "llama.x": value, as i64 unless listed in no one else's type.
+  std::vector<std::pair<std::string, int64_t>> set_i64;
+  std::vector<std::pair<std::string, float>> set_f32;
+
+  std::vector<uint8_t> build() const {
+    GgufBuilder b;
+    b.string("general.architecture", arch);
+    put_u32(b, "context_length", n_ctx);
+    put_u32(b, "embedding_length", n_embd);
+    put_u32(b, "block_count", n_layer);
+    put_u32(b, "feed_forward_length", n_ff);
+    put_u32(b, "attention.head_count", n_head);
+    put_u32(b, "attention.head_count_kv", n_head_kv);
+    put_u32(b, "attention.key_length", head_dim);
+    put_u32(b, "attention.value_length", head_dim);
+    if (window > 0) put_u32(b, "attention.sliding_window", window);
+    put_f32(b, "attention.layer_norm_rms_epsilon", 1e-5f);
+    for (const auto& [key, value] : set_i64) {
+      if (is_new_key(key)) b.scalar<int64_t>(arch + "." + key, value);
+    }
+    for (const auto& [key, value] : set_f32) {
+      if (is_new_key(key)) b.scalar<float>(arch + "." + key, value);
+    }
+    if (n_tokens > 0) put_vocabulary(b);
+    put_tensors(b);
+    if (extra != nullptr) extra(b);
+    return b.build();
+  }
+
+ private:
+  std::string full(const std::string& key) const { return arch + "." + key; }
+  // Keys that build() writes itself; an override of one of them replaces its value there.
+  static bool is_new_key(const std::string& key) {
+    static const std::set<std::string> kOwn = {
+        "context_length", "embedding_length", "block_count", "feed_forward_length",
+        "attention.head_count", "attention.head_count_kv", "attention.key_length",
+        "attention.value_length", "attention.sliding_window", "attention.layer_norm_rms_epsilon"};
+    return !kOwn.contains(key);
+  }
+  void put_u32(GgufBuilder& b, const std::string& key, int64_t value) const {
+    if (skip.contains(key)) return;
+    for (const auto& [k, v] : set_i64) {
+      if (k == key) {
+        b.scalar<int64_t>(full(key), v);
+        return;
+      }
+    }
+    for (const auto& [k, v] : set_f32) {
+      if (k == key) {
+        b.scalar<float>(full(key), v);
+        return;
+      }
+    }
+    b.scalar<uint32_t>(full(key), static_cast<uint32_t>(value));
+  }
+  void put_f32(GgufBuilder& b, const std::string& key, float value) const {
+    if (skip.contains(key)) return;
+    for (const auto& [k, v] : set_f32) {
+      if (k == key) value = v;
+    }
+    b.scalar<float>(full(key), value);
+  }
+  void put_vocabulary(GgufBuilder& b) const {
+    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+    std::vector<float> scores(static_cast<size_t>(n_tokens), 0.0f);
+    std::vector<int32_t> types = {2, 3, 3};
+    static const char kHex[] = "0123456789ABCDEF";
+    for (int i = 0; i < 256 && static_cast<int64_t>(tokens.size()) < n_tokens; ++i) {
+      tokens.push_back(std::string("<0x") + kHex[i / 16] + kHex[i % 16] + ">");
+      types.push_back(6);
+    }
+    while (static_cast<int64_t>(tokens.size()) < n_tokens) {
+      tokens.push_back("piece" + std::to_string(tokens.size()));
+      types.push_back(1);
+    }
+    b.string("tokenizer.ggml.model", "llama");
+    b.strings("tokenizer.ggml.tokens", tokens);
+    b.array("tokenizer.ggml.scores", scores);
+    b.array("tokenizer.ggml.token_type", types);
+  }
+  void put_matrix(GgufBuilder& b, const std::string& name, int64_t cols, int64_t rows) const {
+    if (skip.contains(name)) return;
+    std::vector<float> w(static_cast<size_t>(cols * rows));
+    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    const float scale = 1.7f / std::sqrt(static_cast<float>(cols));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
+    b.f32(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, w);
+  }
+  void put_vector(GgufBuilder& b, const std::string& name, int64_t n, float around,
+                  uint32_t type = 0) const {
+    if (skip.contains(name)) return;
+    ByteWriter data;
+    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    for (int64_t i = 0; i < n; ++i) {
+      const float value = around + 0.2f * toy_noise(key, static_cast<uint64_t>(i));
+      if (type == 0) data.put(value);
+      if (type == 1) data.put(f32_to_f16(value));
+      if (type == 30) data.put(f32_to_bf16(value));
+    }
+    std::vector<uint64_t> dims = {static_cast<uint64_t>(n)};
+    if (norm_as_column && around == 1.0f) dims.push_back(1);
+    b.tensor({name, dims, type, data.bytes, {}, {}, {}});
+  }
+  void put_tensors(GgufBuilder& b) const {
+    const bool gemma = arch == "gemma3";
+    put_matrix(b, "token_embd.weight", n_embd, n_vocab);
+    put_vector(b, "output_norm.weight", n_embd, 1.0f, vector_type);
+    if (!tied) put_matrix(b, "output.weight", n_embd, n_vocab);
+    if (!rope_freqs.empty()) b.f32("rope_freqs.weight", {rope_freqs.size()}, rope_freqs);
+    for (int64_t l = 0; l < n_layer; ++l) {
+      const std::string p = "blk." + std::to_string(l) + ".";
+      put_vector(b, p + "attn_norm.weight", n_embd, 1.0f, vector_type);
+      put_matrix(b, p + "attn_q.weight", n_embd, n_head * head_dim);
+      put_matrix(b, p + "attn_k.weight", n_embd, n_head_kv * head_dim);
+      put_matrix(b, p + "attn_v.weight", n_embd, n_head_kv * head_dim);
+      if (biases) {
+        put_vector(b, p + "attn_q.bias", n_head * head_dim, 0.0f);
+        put_vector(b, p + "attn_k.bias", n_head_kv * head_dim, 0.0f);
+        put_vector(b, p + "attn_v.bias", n_head_kv * head_dim, 0.0f);
+      }
+      put_matrix(b, p + "attn_output.weight", n_head * head_dim, n_embd);
+      put_vector(b, p + "ffn_norm.weight", n_embd, 1.0f, vector_type);
+      put_matrix(b, p + "ffn_gate.weight", n_embd, n_ff);
+      put_matrix(b, p + "ffn_up.weight", n_embd, n_ff);
+      put_matrix(b, p + "ffn_down.weight", n_ff, n_embd);
+      if (gemma) {
+        put_vector(b, p + "attn_q_norm.weight", head_dim, 1.0f, vector_type);
+        put_vector(b, p + "attn_k_norm.weight", head_dim, 1.0f, vector_type);
+        put_vector(b, p + "post_attention_norm.weight", n_embd, 1.0f, vector_type);
+        put_vector(b, p + "post_ffw_norm.weight", n_embd, 1.0f, vector_type);
+      }
+    }
+  }
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_TESTS_UNIT_TOY_MODEL_H_
