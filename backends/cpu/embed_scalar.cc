@@ -1,6 +1,6 @@
 // Embedding rows of every weight format: decode one row per token with the reference decoder, then
 // scale.
-#include "backends/cpu/matmul_kernels.h"
+#include "lib/contract/kernel.h"
 #include "lib/quant/quant_ref.h"
 
 namespace engine {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backends/cpu/matmul_kernels.h"
 #include "lib/base/half.h"
+#include "lib/contract/kernel.h"
 #include "lib/quant/blocks.h"
 
 namespace engine {

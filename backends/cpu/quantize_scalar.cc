@@ -1,5 +1,5 @@
 // Scalar rows that quantise activations, by the reference quantiser.
-#include "backends/cpu/matmul_kernels.h"
+#include "lib/contract/kernel.h"
 #include "lib/quant/quant_ref.h"
 
 namespace engine {
