@@ -6,9 +6,9 @@
 
 namespace engine {
 
-// Round to nearest even, no flush to zero, no denormals-are-zero, no trapping exceptions (MXCSR on x86,
-// FPCR on AArch64; elsewhere nothing is done). One answer everywhere needs it: a host that flushes
-// denormals would get other logits.
+// Round to nearest even, no flush to zero, no denormals-are-zero, no trapping exceptions (MXCSR on
+// x86, FPCR on AArch64; elsewhere nothing is done). One answer everywhere needs it: a host that
+// flushes denormals would get other logits.
 void set_default_float_state() noexcept;
 
 // Saves the state, sets the default, restores what was saved, exception flags included.

@@ -16,10 +16,10 @@ class HostMemory {
 
   HostMemory() = default;
   // The aligned heap when either function is null.
-  HostMemory(void* user, AllocateFn allocate, ReleaseFn release);
+  HostMemory(void* user, AllocateFn allocate_fn, ReleaseFn release_fn);
 
-  // Alignment is a power of two. Null when there is no memory, and for a block of the host that is not
-  // aligned as asked.
+  // Alignment is a power of two. Null when there is no memory, and for a block of the host that is
+  // not aligned as asked.
   void* allocate(uint64_t n_bytes, uint64_t alignment) const;
   // n_bytes and alignment as they were asked for; null is allowed.
   void release(void* p, uint64_t n_bytes, uint64_t alignment) const;

@@ -18,9 +18,9 @@ class ThreadRunner {
   virtual ~ThreadRunner();
   // Tasks that run at once, the caller included.
   virtual uint32_t n_threads() const = 0;
-  // Calls task(data, i) once for every i in [0, n_tasks), in any order; blocks until all have returned.
-  // One call at a time. The pool runs a call made from inside a task, or while another thread is in a
-  // call, serially on its own caller; a host runner hands it to the host.
+  // Calls task(data, i) once for every i in [0, n_tasks), in any order; blocks until all have
+  // returned. One call at a time. The pool runs a call made from inside a task, or while another
+  // thread is in a call, serially on its own caller; a host runner hands it to the host.
   virtual void run(uint32_t n_tasks, TaskFn task, void* data) = 0;
 };
 
@@ -33,16 +33,17 @@ void parallel_for(ThreadRunner& runner, uint32_t n_tasks, F&& f) {
       const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 
-// The caller and n_threads - 1 own threads, which are joined in the destructor. Own threads have the
-// IEEE default float state and take no asynchronous signals; the caller's float state is left alone
-// (FloatStateGuard). run() allocates nothing.
+// The caller and n_threads - 1 own threads, which are joined in the destructor. Own threads have
+// the IEEE default float state and take no asynchronous signals; the caller's float state is left
+// alone (FloatStateGuard). run() allocates nothing.
 absl::StatusOr<std::unique_ptr<ThreadRunner>> make_pool(uint32_t n_threads);
 
-// Runs through the host's parallel_for. Every task runs in the IEEE default float state and the host's
-// thread gets its own back. n_threads 0 means 1.
+// Runs through the host's parallel_for. Every task runs in the IEEE default float state and the
+// host's thread gets its own back. n_threads 0 means 1.
 std::unique_ptr<ThreadRunner> make_host_runner(
     void* user,
-    void (*host_parallel_for)(void* user, uint32_t n_tasks, void (*task)(void*, uint32_t), void* data),
+    void (*host_parallel_for)(void* user, uint32_t n_tasks, void (*task)(void*, uint32_t),
+                              void* data),
     uint32_t n_threads);
 
 // CPUs that this process may use: its affinity mask, limited by the CPU quota of its control group

@@ -22,9 +22,10 @@ struct Penalties {
   double presence = 0;
 };
 
-// The order of the stages' candidates is: logit descending, then id ascending. Only as many as a stage
-// needs are brought into it. Sums are taken in double over the list as it stands: by id while no stage
-// has sorted it, in sorted order afterwards; so they do not depend on the standard library.
+// The order of the stages' candidates is: logit descending, then id ascending. Only as many as a
+// stage needs are brought into it. Sums are taken in double over the list as it stands: by id while
+// no stage has sorted it, in sorted order afterwards; so they do not depend on the standard
+// library.
 class Candidates {
  public:
   Candidates() = default;

@@ -35,9 +35,9 @@ class Sampler {
   // May throw std::bad_alloc, then nothing has changed.
   void accept(int32_t id);
 
-  // Chooses the next token AND accepts it. One random number per call unless greedy. A logit of -inf
-  // is a masked token. kNonFinite for a NaN, for +inf and when all are masked; kArgument for no
-  // logits; kMemory. After an error the sampler is as before.
+  // Chooses the next token AND accepts it. One random number per call unless greedy. A logit of
+  // -inf is a masked token. kNonFinite for a NaN, for +inf and when all are masked; kArgument for
+  // no logits; kMemory. After an error the sampler is as before.
   absl::StatusOr<int32_t> sample(std::span<const float> logits);
 
   uint64_t seed() const { return params_.seed; }

@@ -18,8 +18,8 @@ class TokenWindow {
   // last_n: 0 holds nothing, -1 holds all.
   explicit TokenWindow(int32_t last_n) : last_n_(last_n) {}
 
-  // Enters a token; the oldest leaves when the window is full. May throw std::bad_alloc, then nothing
-  // has changed.
+  // Enters a token; the oldest leaves when the window is full. May throw std::bad_alloc, then
+  // nothing has changed.
   void push(int32_t id);
   // Each distinct token of the window, ascending ids.
   const std::vector<Count>& counts() const { return counts_; }
