@@ -232,7 +232,9 @@ typedef struct engine_model_info {
   char pretokenizer[32];      /* in force; "" where the tokenizer has none */
   char chat_family[32];       /* "" where the file's template is absent or not recognised */
 } engine_model_info;
-#define ENGINE_MODEL_INFO_INIT {(uint32_t)sizeof(engine_model_info)}
+#define ENGINE_MODEL_INFO_INIT                                                                     \
+  {(uint32_t)sizeof(engine_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+   0, 0, {0}, {0}, {0}, {0}, {0}}
 
 /* engine_model_info_get: dimensions and names of a model.
  *
@@ -333,7 +335,8 @@ typedef struct engine_tensor_info {
   uint32_t type;             /* ggml type id */
   char format[12];           /* "Q4_K"; "" for an unknown type */
 } engine_tensor_info;
-#define ENGINE_TENSOR_INFO_INIT {(uint32_t)sizeof(engine_tensor_info)}
+#define ENGINE_TENSOR_INFO_INIT \
+  {(uint32_t)sizeof(engine_tensor_info), 0, {0}, 0, 0, 0, 0, 0, {0}}
 
 /* engine_model_tensor_count: how many tensors the file has.
  *
@@ -700,7 +703,7 @@ typedef struct engine_session_stats {
   uint64_t bytes_per_token;   /* weight bytes that one decoded token reads */
   char target[16];            /* CPU target in use */
 } engine_session_stats;
-#define ENGINE_SESSION_STATS_INIT {(uint32_t)sizeof(engine_session_stats)}
+#define ENGINE_SESSION_STATS_INIT {(uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, {0}}
 
 /* engine_session_stats_get: what a session is and what it has done.
  *
