@@ -1,4 +1,5 @@
-"""Writes GGUF files for tests, right ones and wrong ones: every field of the file can be given a false value.
+"""Writes GGUF files for tests, right ones and wrong ones: every field of the file can be given a
+false value.
 
     g = Gguf()
     g.kv("general.architecture", STR, "llama")
@@ -6,18 +7,35 @@
     g.tensor("token_embd.weight", np.zeros((320, 64), np.float32))   # numpy order: rows first
     g.write(path)
 
-To write wrong values: `Gguf(magic=, version=, n_tensors=, n_kv=, alignment=, endian=)`; a `Text(data, length=)` wherever a
-string goes; `array(..., count=)`; a kind outside 0..12 with `bytes` as the value; `tensor(..., n_dims=, dims=, type_id=,
-offset=)`; `raw_kv`, `raw_info`; `bytes()` to cut or change the result.
+To write wrong values: `Gguf(magic=, version=, n_tensors=, n_kv=, alignment=, endian=)`; a
+`Text(data, length=)` wherever a string goes; `array(..., count=)`; a kind outside 0..12 with
+`bytes` as the value; `tensor(..., n_dims=, dims=, type_id=, offset=)`; `raw_kv`, `raw_info`;
+`bytes()` to cut or change the result.
 """
+
 import struct
 from dataclasses import dataclass
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STR, ARR, U64, I64, F64 = range(13)
-_PACK = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q", F64: "d"}
+_PACK = {
+    U8: "B",
+    I8: "b",
+    U16: "H",
+    I16: "h",
+    U32: "I",
+    I32: "i",
+    F32: "f",
+    BOOL: "B",
+    U64: "Q",
+    I64: "q",
+    F64: "d",
+}
 
 TENSOR_F32, TENSOR_F16, TENSOR_BF16 = 0, 1, 30
-_TENSOR_TYPE = {"float32": TENSOR_F32, "float16": TENSOR_F16}  # by numpy name, so that numpy is not needed here
+_TENSOR_TYPE = {
+    "float32": TENSOR_F32,
+    "float16": TENSOR_F16,
+}  # by numpy name, so that numpy is not needed here
 
 
 @dataclass
@@ -34,8 +52,11 @@ def _wrap(value, bits):
 
 
 class Gguf:
-    def __init__(self, *, magic=b"GGUF", version=3, alignment=32, n_tensors=None, n_kv=None, endian="<"):
-        """`alignment` is what this writer pads to; the key general.alignment is only written if a test adds it."""
+    def __init__(
+        self, *, magic=b"GGUF", version=3, alignment=32, n_tensors=None, n_kv=None, endian="<"
+    ):
+        """`alignment` is what this writer pads to; the key general.alignment is only written if a
+        test adds it."""
         self.magic, self.version, self.alignment, self.endian = magic, version, alignment, endian
         self.n_tensors, self.n_kv = n_tensors, n_kv
         self.kvs, self.infos, self.blobs = [], [], []

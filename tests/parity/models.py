@@ -1,4 +1,5 @@
 """Where the two real test models lie, as examples/fetch_model.sh puts them."""
+
 import os
 from pathlib import Path
 

@@ -2,9 +2,12 @@
 
 # Gate G of the numerics rules: three English and three Arabic prompts, raw text, no chat template.
 PROMPTS = {
-    "en_river": "The river rose slowly through the night, and by morning the lower fields of the valley were",
-    "en_recipe": "To make a simple vegetable soup for four people, you need two onions, three carrots and",
-    "en_code": "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n    if n < 2:\n        return n\n    return",
+    "en_river": "The river rose slowly through the night, and by morning the lower fields of "
+    "the valley were",
+    "en_recipe": "To make a simple vegetable soup for four people, you need two onions, "
+    "three carrots and",
+    "en_code": 'def fibonacci(n):\n    """Return the n-th Fibonacci number."""\n'
+    "    if n < 2:\n        return n\n    return",
     "ar_city": "القاهرة مدينة كبيرة تقع على نهر",
     "ar_science": "الماء يتكون من الهيدروجين و",
     "ar_story": "في يوم من الأيام عاش رجل في قرية",
@@ -12,7 +15,8 @@ PROMPTS = {
 
 CAPITAL = "The capital of France is"
 
-# Each string aims at one rule: white-space runs, digit runs, contractions, marks, joiners, byte fallback, special text.
+# Each string aims at one rule: white-space runs, digit runs, contractions, marks, joiners, byte
+# fallback, special text.
 TRICKY = [
     "",
     " ",

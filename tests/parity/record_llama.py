@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Records what llama.cpp computes for the two test models: ids, top-5 logits, sampled logits, token ids of tricky text.
+"""Records what llama.cpp computes for the two test models: ids, top-5 logits, sampled logits, token
+ids of tricky text.
 
     CMAKE_ARGS="-DGGML_NATIVE=ON" pip install --no-binary llama-cpp-python llama-cpp-python
     examples/fetch_model.sh smollm2; examples/fetch_model.sh gemma3
     python tests/parity/record_llama.py
 
-Ids: greedy, one thread, a fresh context for each prompt, f16 KV, no flash attention; the prompt is evaluated in one
-batch, each generated token alone.
+Ids: greedy, one thread, a fresh context for each prompt, f16 KV, no flash attention; the prompt is
+evaluated in one batch, each generated token alone.
 
-Logits: llama.cpp's own answer depends on how the tokens are grouped into batches, by as much as an engine may differ
-from it at all (activation rounding to 8 bits; on these two small models up to 1.5 logits). So the fixed sequence (prompt
-and generated ids) is evaluated six times, in batches of 1, 4 and 16 with f16 and with f32 KV, and the mean is
-recorded: the noise of one run is not in it. `self` says how far single runs lie from the mean of the other five, and at
-which top-2 margin the largest logit still changed place; the gate derives its envelope from that.
+Logits: llama.cpp's own answer depends on how the tokens are grouped into batches, by as much as an
+engine may differ from it at all (activation rounding to 8 bits; on these two small models up to 1.5
+logits). So the fixed sequence (prompt and generated ids) is evaluated six times, in batches of 1, 4
+and 16 with f16 and with f32 KV, and the mean is recorded: the noise of one run is not in it. `self`
+says how far single runs lie from the mean of the other five, and at which top-2 margin the largest
+logit still changed place; the gate derives its envelope from that.
 
-`top_ids`, `top_logits` (five) and `sampled_logits` (64 fixed ids) are of that mean, rounded to five significant digits.
-Writes tests/golden/llama_smollm2.json and tests/golden/llama_gemma3.json.
+`top_ids`, `top_logits` (five) and `sampled_logits` (64 fixed ids) are of that mean, rounded to five
+significant digits. Writes tests/golden/llama_smollm2.json and tests/golden/llama_gemma3.json.
 """
+
 import ctypes
 import hashlib
 import json
@@ -62,7 +65,9 @@ class Llama:
     def tokenize(self, text, add_special=True, parse_special=False):
         data = text.encode()
         out = (self.api.llama_token * (len(data) + 8))()
-        n = self.api.llama_tokenize(self.vocab, data, len(data), out, len(out), add_special, parse_special)
+        n = self.api.llama_tokenize(
+            self.vocab, data, len(data), out, len(out), add_special, parse_special
+        )
         assert n >= 0
         return list(out[:n])
 
@@ -89,10 +94,18 @@ class Llama:
         batch = self.api.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for i, token in enumerate(ids):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, position + i, 1, 1
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = (
+                token,
+                position + i,
+                1,
+                1,
+            )
             batch.seq_id[i][0] = 0
         assert self.api.llama_decode(ctx, batch) == 0
-        rows = [np.ctypeslib.as_array(self.api.llama_get_logits_ith(ctx, i), (self.n_vocab,)).copy() for i in range(len(ids))]
+        rows = [
+            np.ctypeslib.as_array(self.api.llama_get_logits_ith(ctx, i), (self.n_vocab,)).copy()
+            for i in range(len(ids))
+        ]
         self.api.llama_batch_free(batch)
         return np.stack(rows)
 
@@ -100,20 +113,23 @@ class Llama:
         ctx = self.context(256)
         generated = [argmax(self.decode(ctx, ids, 0)[-1])]
         while len(generated) < n_generated:
-            generated.append(argmax(self.decode(ctx, generated[-1:], len(ids) + len(generated) - 1)[0]))
+            generated.append(
+                argmax(self.decode(ctx, generated[-1:], len(ids) + len(generated) - 1)[0])
+            )
         self.api.llama_free(ctx)
         return generated
 
     def forced(self, ids, chunk, kv="f16"):
         """Logits [T, V] for every position of a given sequence, fed `chunk` ids at a time."""
         ctx = self.context(256, kv)
-        rows = [self.decode(ctx, ids[i:i + chunk], i) for i in range(0, len(ids), chunk)]
+        rows = [self.decode(ctx, ids[i : i + chunk], i) for i in range(0, len(ids), chunk)]
         self.api.llama_free(ctx)
         return np.concatenate(rows)
 
 
 def spread(runs, mean, sample_ids):
-    """How far one run lies from the mean of the others, over the sampled ids; and the margin at which the top changes."""
+    """How far one run lies from the mean of the others, over the sampled ids; and the margin at
+    which the top changes."""
     worst = {"max": 0.0, "mean": 0.0, "cosine": 1.0, "flip_margin": 0.0}
     top2 = np.sort(mean, axis=1)[:, -2:]
     margin = top2[:, 1] - top2[:, 0]
@@ -122,7 +138,9 @@ def spread(runs, mean, sample_ids):
         y = (mean[:, sample_ids] * len(runs) - x) / (len(runs) - 1)
         worst["max"] = max(worst["max"], float(np.abs(x - y).max()))
         worst["mean"] = max(worst["mean"], float(np.abs(x - y).mean()))
-        worst["cosine"] = min(worst["cosine"], float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum())))
+        worst["cosine"] = min(
+            worst["cosine"], float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+        )
         flipped = run.argmax(axis=1) != mean.argmax(axis=1)
         worst["flip_margin"] = max(worst["flip_margin"], float(margin[flipped].max(initial=0.0)))
     return {k: round(v, 6) for k, v in worst.items()}
@@ -149,7 +167,8 @@ def record(name):
         "system_info": llama.api.llama_print_system_info().decode().strip(),
         "build": "pip --no-binary, CMAKE_ARGS=-DGGML_NATIVE=ON, release",
         "machine": platform.machine(),
-        "settings": "1 thread, no flash attention; ids: greedy, f16 KV, prompt in one batch; logits: mean of batches of 1, 4, 16 with f16 and f32 KV",
+        "settings": "1 thread, no flash attention; ids: greedy, f16 KV, prompt in one batch; "
+        "logits: mean of batches of 1, 4, 16 with f16 and f32 KV",
         "n_vocab": llama.n_vocab,
         "sample_ids": sample_ids,
     }
@@ -174,19 +193,33 @@ def record(name):
         print(f"{name} {key}: {len(ids)} + {len(generated)}: {entries[key]['self']}")
     ids = llama.tokenize(prompts.CAPITAL)
     generated = llama.greedy(ids, 32)
-    capital = {"prompt": prompts.CAPITAL, "prompt_ids": ids, "generated_ids": generated, "generated_text": llama.text(generated)}
+    capital = {
+        "prompt": prompts.CAPITAL,
+        "prompt_ids": ids,
+        "generated_ids": generated,
+        "generated_text": llama.text(generated),
+    }
     print(f"{name} capital: {capital['generated_text']!r}")
     for text in prompts.TRICKY:
-        tokens.append({
-            "text": text,
-            "plain": llama.tokenize(text, add_special=False, parse_special=False),
-            "special": llama.tokenize(text, add_special=False, parse_special=True),
-        })
+        tokens.append(
+            {
+                "text": text,
+                "plain": llama.tokenize(text, add_special=False, parse_special=False),
+                "special": llama.tokenize(text, add_special=False, parse_special=True),
+            }
+        )
     out = OUT / f"llama_{name}.json"
     lines = ["{", '"info": ' + json.dumps(info) + ","]
     lines.append('"capital": ' + json.dumps(capital, ensure_ascii=False) + ",")
-    lines.append('"tokenizations": [\n' + ",\n".join(json.dumps(t, separators=(",", ":")) for t in tokens) + "\n],")
-    body = ",\n".join(f'"{k}": ' + json.dumps(v, ensure_ascii=False, separators=(",", ":")) for k, v in entries.items())
+    lines.append(
+        '"tokenizations": [\n'
+        + ",\n".join(json.dumps(t, separators=(",", ":")) for t in tokens)
+        + "\n],"
+    )
+    body = ",\n".join(
+        f'"{k}": ' + json.dumps(v, ensure_ascii=False, separators=(",", ":"))
+        for k, v in entries.items()
+    )
     lines.append('"prompts": {\n' + body + "\n}\n}")
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(out.name, out.stat().st_size, "bytes")

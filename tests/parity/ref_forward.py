@@ -1,10 +1,13 @@
-"""A float64 forward pass of llama and gemma3 from a GGUF file: the second opinion next to `transformers`.
+"""A float64 forward pass of llama and gemma3 from a GGUF file: the second opinion next to
+`transformers`.
 
     python tests/parity/ref_forward.py MODEL.gguf 1 2 3        prints the top five of each position
 
-Written from the descriptions of the two families, one position block at a time, with no thought of speed. Weights of any
-type are decoded to float32 exactly and then used in float64. `kv="f16"` rounds keys and values as an f16 cache does.
+Written from the descriptions of the two families, one position block at a time, with no thought of
+speed. Weights of any type are decoded to float32 exactly and then used in float64. `kv="f16"`
+rounds keys and values as an f16 cache does.
 """
+
 import mmap
 import struct
 import sys
@@ -13,7 +16,19 @@ import numpy as np
 
 import ref_quant
 
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 
 
 class GgufFile:
@@ -44,7 +59,7 @@ class GgufFile:
     def _string(self):
         n = self._take("<Q")
         self.at += n
-        return self.data[self.at - n:self.at]
+        return self.data[self.at - n : self.at]
 
     def _value(self, kind):
         if kind == 8:
@@ -83,15 +98,24 @@ def rotate(x, angles, adjacent):
     half = angles.shape[1]
     c, s = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
     out = x.copy()
-    first, second = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if adjacent else (slice(0, half), slice(half, 2 * half))
+    first, second = (
+        (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
+        if adjacent
+        else (slice(0, half), slice(half, 2 * half))
+    )
     out[..., first] = x[..., first] * c - x[..., second] * s
     out[..., second] = x[..., first] * s + x[..., second] * c
     return out
 
 
 class Reference:
-    def __init__(self, path):
+    def __init__(self, path, overrides=None, without=()):
+        """`overrides` replaces keys and `without` removes tensors: to see what a fault in either
+        would do."""
         self.file = GgufFile(path)
+        for name in without:
+            del self.file.tensors[name]
+        self.overrides = overrides or {}
         self.arch = self.file.keys["general.architecture"].decode()
         assert self.arch in ("llama", "gemma3"), self.arch
         self.n_layer, self.n_embd = self.key("block_count"), self.key("embedding_length")
@@ -103,7 +127,7 @@ class Reference:
         self.gemma = self.arch == "gemma3"
 
     def key(self, name, default=None):
-        value = self.file.keys.get(f"{self.arch}.{name}", default)
+        value = self.overrides.get(name, self.file.keys.get(f"{self.arch}.{name}", default))
         assert value is not None, name
         return value
 
@@ -116,13 +140,17 @@ class Reference:
 
     def is_local(self, layer):
         pattern = self.key("attention.sliding_window_pattern", 6)
-        return self.gemma and self.key("attention.sliding_window", 0) > 0 and layer % pattern < pattern - 1
+        return (
+            self.gemma
+            and self.key("attention.sliding_window", 0) > 0
+            and layer % pattern < pattern - 1
+        )
 
     def angles(self, layer, n):
         base, factor = self.key("rope.freq_base", 10000.0), 1.0
         if self.gemma and self.is_local(layer):
             base = self.key("rope.freq_base_swa", 10000.0)
-        elif self.file.keys.get(f"{self.arch}.rope.scaling.type", b"none") == b"linear":
+        elif self.key("rope.scaling.type", b"none") == b"linear":
             factor = self.key("rope.scaling.factor", 1.0)
         theta = float(base) ** (-2.0 * np.arange(self.n_rot // 2) / self.n_rot) / factor
         if "rope_freqs.weight" in self.file:
@@ -156,7 +184,9 @@ class Reference:
     def feed_forward(self, layer, x):
         p = f"blk.{layer}."
         act = gelu_tanh if self.gemma else silu
-        return self.linear(act(self.linear(x, p + "ffn_gate")) * self.linear(x, p + "ffn_up"), p + "ffn_down")
+        return self.linear(
+            act(self.linear(x, p + "ffn_gate")) * self.linear(x, p + "ffn_up"), p + "ffn_down"
+        )
 
     def hidden(self, ids, kv="f32"):
         """Residual stream after the last block, [T, E]."""
@@ -166,7 +196,9 @@ class Reference:
             x = x * np.float64(np.float32(np.sqrt(self.n_embd)))
         for layer in range(self.n_layer):
             p = f"blk.{layer}."
-            branch = self.attention(layer, rms_norm(x, self.w(p + "attn_norm.weight"), self.eps), kv)
+            branch = self.attention(
+                layer, rms_norm(x, self.w(p + "attn_norm.weight"), self.eps), kv
+            )
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_attention_norm.weight"), self.eps)
             x = x + branch
@@ -179,8 +211,10 @@ class Reference:
     def logits(self, ids, kv="f32"):
         """Logits [T, V] in float64."""
         x = rms_norm(self.hidden(ids, kv), self.w("output_norm.weight"), self.eps)
-        head = self.file.tensor("output.weight" if "output.weight" in self.file else "token_embd.weight")
-        parts = [x @ head[i:i + 8192].astype(np.float64).T for i in range(0, len(head), 8192)]
+        head = self.file.tensor(
+            "output.weight" if "output.weight" in self.file else "token_embd.weight"
+        )
+        parts = [x @ head[i : i + 8192].astype(np.float64).T for i in range(0, len(head), 8192)]
         y = np.concatenate(parts, axis=1)
         cap = self.key("final_logit_softcapping", 0.0) if self.gemma else 0.0
         return cap * np.tanh(y / cap) if cap else y

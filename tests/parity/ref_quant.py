@@ -1,16 +1,28 @@
-"""Decodes quantised tensor bytes to float32 with numpy, written from the format table; the same bits as PyPI `gguf`."""
+"""Decodes quantised tensor bytes to float32 with numpy, written from the format table; the same
+bits as PyPI `gguf`."""
+
 import numpy as np
 
 # id -> (name, values in a block, bytes in a block)
 TYPES = {
-    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2),
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    30: ("BF16", 1, 2),
 }
 
 
 def _half(b, at):
-    return b[:, at:at + 2].copy().view("<f2").astype(np.float32)  # [n, 1]
+    return b[:, at : at + 2].copy().view("<f2").astype(np.float32)  # [n, 1]
 
 
 def _nibbles(qs):
@@ -19,14 +31,17 @@ def _nibbles(qs):
 
 
 def _bits32(b, at):
-    word = b[:, at:at + 4].copy().view("<u4")
+    word = b[:, at : at + 4].copy().view("<u4")
     return ((word >> np.arange(32, dtype=np.uint32)) & 1).astype(np.int32)
 
 
 def _two_bits(b, at, n_bytes):
-    """Groups of 32 bytes -> [n, 4 * n_bytes] two-bit values in the order h, k, l of the format table."""
-    q = b[:, at:at + n_bytes].reshape(len(b), n_bytes // 32, 1, 32)
-    return ((q >> np.array([0, 2, 4, 6], np.uint8)[:, None]) & 3).reshape(len(b), -1).astype(np.int32)
+    """Groups of 32 bytes -> [n, 4 * n_bytes] two-bit values in the order h, k, l of the format
+    table."""
+    q = b[:, at : at + n_bytes].reshape(len(b), n_bytes // 32, 1, 32)
+    return (
+        ((q >> np.array([0, 2, 4, 6], np.uint8)[:, None]) & 3).reshape(len(b), -1).astype(np.int32)
+    )
 
 
 def _scales_4k(s):
@@ -41,7 +56,9 @@ def _q4_k(b, five_bits):
     d, dmin = _half(b, 0), _half(b, 2)
     sc, mn = _scales_4k(b[:, 4:16])
     qs = b[:, 48:] if five_bits else b[:, 16:]
-    q = np.stack([_nibbles(qs[:, 32 * i:32 * i + 32]) for i in range(4)], axis=1).reshape(len(b), 8, 32)
+    q = np.stack([_nibbles(qs[:, 32 * i : 32 * i + 32]) for i in range(4)], axis=1).reshape(
+        len(b), 8, 32
+    )
     if five_bits:
         qh = b[:, 16:48]
         q = q + 16 * ((qh[:, None, :] >> np.arange(8, dtype=np.uint8)[None, :, None]) & 1)
@@ -53,7 +70,9 @@ def _q2_k(b):
     sc = b[:, 0:16]
     d, dmin = _half(b, 80), _half(b, 82)
     q = _two_bits(b, 16, 64).reshape(len(b), 16, 16).astype(np.float32)
-    out = (d * (sc & 15).astype(np.float32))[:, :, None] * q - (dmin * (sc >> 4).astype(np.float32))[:, :, None]
+    out = (d * (sc & 15).astype(np.float32))[:, :, None] * q - (
+        dmin * (sc >> 4).astype(np.float32)
+    )[:, :, None]
     return out.reshape(len(b), 256)
 
 
@@ -63,9 +82,15 @@ def _q3_k(b):
     low = np.where(j < 8, s[:, j % 8] & 15, s[:, j % 8] >> 4)
     high = (s[:, 8 + j % 4] >> (2 * (j // 4)).astype(np.uint8)) & 3
     scale = (low | (high << 4)).astype(np.float32) - 32
-    bit = ((hmask[:, None, :] >> np.arange(8, dtype=np.uint8)[None, :, None]) & 1).reshape(len(b), 256).astype(np.int32)
+    bit = (
+        ((hmask[:, None, :] >> np.arange(8, dtype=np.uint8)[None, :, None]) & 1)
+        .reshape(len(b), 256)
+        .astype(np.int32)
+    )
     q = _two_bits(b, 32, 64) - 4 * (1 - bit)
-    return ((d * scale)[:, :, None] * q.reshape(len(b), 16, 16).astype(np.float32)).reshape(len(b), 256)
+    return ((d * scale)[:, :, None] * q.reshape(len(b), 16, 16).astype(np.float32)).reshape(
+        len(b), 256
+    )
 
 
 def _q6_k(b):
@@ -73,7 +98,9 @@ def _q6_k(b):
     scale = b[:, 192:208].copy().view(np.int8).astype(np.float32)
     low = np.concatenate([_nibbles(ql[:, 0:64]), _nibbles(ql[:, 64:128])], axis=1)
     q = low + 16 * _two_bits(qh, 0, 64) - 32
-    return ((d * scale)[:, :, None] * q.reshape(len(b), 16, 16).astype(np.float32)).reshape(len(b), 256)
+    return ((d * scale)[:, :, None] * q.reshape(len(b), 16, 16).astype(np.float32)).reshape(
+        len(b), 256
+    )
 
 
 def _decode(name, b):
@@ -84,10 +111,18 @@ def _decode(name, b):
     if name == "Q5_0":
         return _half(b, 0) * (_nibbles(b[:, 6:]) + 16 * _bits32(b, 2) - 16).astype(np.float32)
     if name == "Q5_1":
-        return _half(b, 0) * (_nibbles(b[:, 8:]) + 16 * _bits32(b, 4)).astype(np.float32) + _half(b, 2)
+        return _half(b, 0) * (_nibbles(b[:, 8:]) + 16 * _bits32(b, 4)).astype(np.float32) + _half(
+            b, 2
+        )
     if name == "Q8_0":
         return _half(b, 0) * b[:, 2:].copy().view(np.int8).astype(np.float32)
-    return {"Q2_K": _q2_k, "Q3_K": _q3_k, "Q4_K": lambda x: _q4_k(x, False), "Q5_K": lambda x: _q4_k(x, True), "Q6_K": _q6_k}[name](b)
+    return {
+        "Q2_K": _q2_k,
+        "Q3_K": _q3_k,
+        "Q4_K": lambda x: _q4_k(x, False),
+        "Q5_K": lambda x: _q4_k(x, True),
+        "Q6_K": _q6_k,
+    }[name](b)
 
 
 def dequantize(name, data):

@@ -1,4 +1,6 @@
-"""The recorded quantised blocks: both files say the same, and our own numpy decoder agrees bit for bit."""
+"""The recorded quantised blocks: both files say the same, and our own numpy decoder agrees bit for
+bit."""
+
 import struct
 from pathlib import Path
 
@@ -8,7 +10,20 @@ import pytest
 import ref_quant
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
-FORMATS = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+FORMATS = [
+    "F16",
+    "BF16",
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "Q8_0",
+    "Q2_K",
+    "Q3_K",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
+]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -27,8 +42,8 @@ def test_binary_file_holds_the_same():
         name, n_bytes, n_values = struct.unpack_from("<16sII", data, at)
         at += 24
         names.append(name.rstrip(b"\0").decode())
-        assert data[at:at + n_bytes] == golden[names[-1] + "_bytes"].tobytes()
+        assert data[at : at + n_bytes] == golden[names[-1] + "_bytes"].tobytes()
         at += n_bytes
-        assert data[at:at + 4 * n_values] == golden[names[-1] + "_values"].tobytes()
+        assert data[at : at + 4 * n_values] == golden[names[-1] + "_values"].tobytes()
         at += 4 * n_values
     assert at == len(data) and names == FORMATS

@@ -1,11 +1,14 @@
-"""The toy models: small random-weight llama and gemma3 models, made by numpy alone and written as F32 GGUF files.
+"""The toy models: small random-weight llama and gemma3 models, made by numpy alone and written as
+F32 GGUF files.
 
     python tests/parity/toys.py DIR        writes every toy to DIR/toy_NAME.gguf
 
-Weights come from a counter generator (splitmix64, uniform with unit variance) times 1/sqrt(fan-in), so the same bytes come
-out everywhere; record_toys.py loads the same arrays into `transformers`. Names of the arrays are those of `transformers`;
-`write_gguf` applies the converter's rules: llama q and k rows reordered to adjacent pairs, gemma norm weights plus one.
+Weights come from a counter generator (splitmix64, uniform with unit variance) times 1/sqrt(fan-in),
+so the same bytes come out everywhere; record_toys.py loads the same arrays into `transformers`.
+Names of the arrays are those of `transformers`; `write_gguf` applies the converter's rules: llama q
+and k rows reordered to adjacent pairs, gemma norm weights plus one.
 """
+
 import sys
 import zlib
 from dataclasses import dataclass, field
@@ -49,20 +52,55 @@ class Toy:
     absent: tuple = field(default=())
 
 
-TOYS = {t.name: t for t in [
-    Toy("llama_untied", "llama"),
-    Toy("llama_tied", "llama", n_head_kv=1, tied=True, vocabulary="bpe", eps=1e-6),
-    Toy("llama_rope_freqs", "llama", rope_base=500000.0, llama3=(8.0, 1.0, 4.0, 64)),
-    Toy("llama_bias", "llama", n_head_kv=4, attention_bias=True, absent=("attention.head_count_kv", "rope.freq_base")),
-    Toy("llama_wide", "llama", n_layer=2, head_dim=24, rope_base=1e6),
-    Toy("gemma3_default", "gemma3", n_layer=7, head_dim=32, eps=1e-6, rope_base=1e6, tied=True, window=16,
-        absent=("rope.freq_base_swa", "attention.sliding_window_pattern", "rope.dimension_count")),
-    Toy("gemma3_scaled", "gemma3", n_layer=4, n_head_kv=1, head_dim=32, eps=1e-6, rope_base=1e5, window=16, pattern=2,
-        rope_base_local=5000.0, linear_factor=8.0, final_softcap=3.0),
-]}
+TOYS = {
+    t.name: t
+    for t in [
+        Toy("llama_untied", "llama"),
+        Toy("llama_tied", "llama", n_head_kv=1, tied=True, vocabulary="bpe", eps=1e-6),
+        Toy("llama_rope_freqs", "llama", rope_base=500000.0, llama3=(8.0, 1.0, 4.0, 64)),
+        Toy(
+            "llama_bias",
+            "llama",
+            n_head_kv=4,
+            attention_bias=True,
+            absent=("attention.head_count_kv", "rope.freq_base"),
+        ),
+        Toy("llama_wide", "llama", n_layer=2, head_dim=24, rope_base=1e6),
+        Toy(
+            "gemma3_default",
+            "gemma3",
+            n_layer=7,
+            head_dim=32,
+            eps=1e-6,
+            rope_base=1e6,
+            tied=True,
+            window=16,
+            absent=(
+                "rope.freq_base_swa",
+                "attention.sliding_window_pattern",
+                "rope.dimension_count",
+            ),
+        ),
+        Toy(
+            "gemma3_scaled",
+            "gemma3",
+            n_layer=4,
+            n_head_kv=1,
+            head_dim=32,
+            eps=1e-6,
+            rope_base=1e5,
+            window=16,
+            pattern=2,
+            rope_base_local=5000.0,
+            linear_factor=8.0,
+            final_softcap=3.0,
+        ),
+    ]
+}
 
 
-# -- numbers ----------------------------------------------------------------------------------------
+# -- numbers
+# ----------------------------------------------------------------------------------------
 def splitmix64(counter):
     with np.errstate(over="ignore"):
         z = counter * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -74,7 +112,9 @@ def splitmix64(counter):
 def uniform(key, n):
     """n doubles in [0, 1): a function of the text `key` alone."""
     seed = np.uint64(zlib.crc32(key.encode())) << np.uint64(32)
-    return (splitmix64(seed + np.arange(n, dtype=np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (splitmix64(seed + np.arange(n, dtype=np.uint64)) >> np.uint64(11)).astype(
+        np.float64
+    ) * 2.0**-53
 
 
 def weight(key, rows, cols, gain=1.0):
@@ -92,7 +132,8 @@ def token_ids(toy, n=N_POSITIONS):
     return ids
 
 
-# -- weights, under the names of transformers -------------------------------------------------------
+# -- weights, under the names of transformers
+# -------------------------------------------------------
 def weights(toy):
     t, w = toy, {}
     gemma = toy.arch == "gemma3"
@@ -115,7 +156,9 @@ def weights(toy):
         matrix(p + "self_attn.o_proj.weight", t.n_embd, t.n_head * t.head_dim)
         if t.attention_bias:
             for part, n in (("q", t.n_head), ("k", t.n_head_kv), ("v", t.n_head_kv)):
-                w[p + f"self_attn.{part}_proj.bias"] = vector(f"{t.name}/{p}{part}.bias", n * t.head_dim, -1.0, 1.0)
+                w[p + f"self_attn.{part}_proj.bias"] = vector(
+                    f"{t.name}/{p}{part}.bias", n * t.head_dim, -1.0, 1.0
+                )
             w[p + "self_attn.o_proj.bias"] = vector(f"{t.name}/{p}o.bias", t.n_embd, -0.2, 0.2)
         matrix(p + "mlp.gate_proj.weight", t.n_ff, t.n_embd, 2.0)
         matrix(p + "mlp.up_proj.weight", t.n_ff, t.n_embd)
@@ -144,21 +187,33 @@ def rope_divisors(toy):
     return out.astype(np.float32)
 
 
-# -- GGUF ---------------------------------------------------------------------------------------------
+# -- GGUF
+# ---------------------------------------------------------------------------------------------
 def adjacent_pairs(a, n_head):
     """Rows of each head from halves (i, i + D/2) to neighbours (2i, 2i + 1)."""
     head_dim = a.shape[0] // n_head
-    return np.ascontiguousarray(a.reshape(n_head, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(a.shape))
+    return np.ascontiguousarray(
+        a.reshape(n_head, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(a.shape)
+    )
 
 
 _BLOCK_NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
-    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
 }
 _BLOCK_NAMES_LLAMA = {"post_attention_layernorm": "ffn_norm"}
 _BLOCK_NAMES_GEMMA = {
-    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
 
 
@@ -179,29 +234,51 @@ def gguf_tensors(toy):
             stem, kind = rest.rsplit(".", 1)
             out[f"blk.{i}.{block_names[stem]}.{kind}"] = a
         else:
-            out[{"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}[name]] = a
+            out[
+                {
+                    "model.embed_tokens.weight": "token_embd.weight",
+                    "model.norm.weight": "output_norm.weight",
+                    "lm_head.weight": "output.weight",
+                }[name]
+            ] = a
     if toy.llama3:
         out["rope_freqs.weight"] = rope_divisors(toy)
     return out
 
 
 def gguf_keys(toy):
-    """(key without the architecture, kind, value), less the ones that this toy leaves to defaults."""
+    """(key without the architecture, kind, value), less the ones that this toy leaves to
+    defaults."""
     t = toy
     keys = [
-        ("context_length", U32, t.n_ctx), ("embedding_length", U32, t.n_embd), ("block_count", U32, t.n_layer),
-        ("feed_forward_length", U32, t.n_ff), ("attention.head_count", U32, t.n_head), ("attention.head_count_kv", U32, t.n_head_kv),
-        ("attention.layer_norm_rms_epsilon", F32, t.eps), ("rope.freq_base", F32, t.rope_base), ("rope.dimension_count", U32, t.head_dim),
+        ("context_length", U32, t.n_ctx),
+        ("embedding_length", U32, t.n_embd),
+        ("block_count", U32, t.n_layer),
+        ("feed_forward_length", U32, t.n_ff),
+        ("attention.head_count", U32, t.n_head),
+        ("attention.head_count_kv", U32, t.n_head_kv),
+        ("attention.layer_norm_rms_epsilon", F32, t.eps),
+        ("rope.freq_base", F32, t.rope_base),
+        ("rope.dimension_count", U32, t.head_dim),
     ]
     if t.head_dim != t.n_embd // t.n_head:
-        keys += [("attention.key_length", U32, t.head_dim), ("attention.value_length", U32, t.head_dim)]
+        keys += [
+            ("attention.key_length", U32, t.head_dim),
+            ("attention.value_length", U32, t.head_dim),
+        ]
     if t.arch == "llama":
         keys.append(("vocab_size", U32, t.n_vocab))
     else:
-        keys += [("attention.sliding_window", U32, t.window), ("attention.sliding_window_pattern", U32, t.pattern),
-                 ("rope.freq_base_swa", F32, t.rope_base_local)]
+        keys += [
+            ("attention.sliding_window", U32, t.window),
+            ("attention.sliding_window_pattern", U32, t.pattern),
+            ("rope.freq_base_swa", F32, t.rope_base_local),
+        ]
         if t.linear_factor != 1.0:
-            keys += [("rope.scaling.type", STR, "linear"), ("rope.scaling.factor", F32, t.linear_factor)]
+            keys += [
+                ("rope.scaling.type", STR, "linear"),
+                ("rope.scaling.factor", F32, t.linear_factor),
+            ]
         if t.final_softcap:
             keys.append(("final_logit_softcapping", F32, t.final_softcap))
     return [k for k in keys if k[0] not in t.absent]
