@@ -10,7 +10,7 @@ namespace engine {
 static_assert(std::endian::native == std::endian::little, "blocks are read as they lie in the file");
 
 // Every field is a byte, an int8 or a 16-bit half. All block sizes are even and Gguf::parse guarantees that a
-// tensor starts at a multiple of 8 in memory, so a block pointer is always aligned. F32, F16 and BF16 rows
+// tensor starts at a multiple of 4 in memory, so a block pointer is always aligned. F32, F16 and BF16 rows
 // are plain float or uint16_t arrays. `d`, `m` and `dmin` are IEEE halves (lib/base/half.h).
 // Formulas of a value: e = index in the block; in 256-element blocks b = e / 32 and l = e % 32.
 
