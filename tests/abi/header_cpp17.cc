@@ -1,0 +1,35 @@
+// The header is C++17: it comes first, names have C linkage, every initialiser is used.
+#include "engine.h"
+
+#include "abi_check.h"
+
+namespace {
+
+// A function of this type can only be the C one.
+using OpenFunction = int32_t (*)(const engine_model_params*, engine_model**, engine_error*);
+constexpr OpenFunction kOpen = &engine_model_open;
+
+}  // namespace
+
+int main() {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_host host = ENGINE_HOST_INIT;
+  engine_model_params params = ENGINE_MODEL_PARAMS_INIT;
+  engine_model_info info = ENGINE_MODEL_INFO_INIT;
+  engine_metadata metadata = ENGINE_METADATA_INIT;
+  engine_tensor_info tensor = ENGINE_TENSOR_INFO_INIT;
+  engine_session_params session = ENGINE_SESSION_PARAMS_INIT;
+  engine_session_stats stats = ENGINE_SESSION_STATS_INIT;
+  engine_sampler_params sampler = ENGINE_SAMPLER_PARAMS_INIT;
+  CHECK(host.struct_size == sizeof(host));
+  CHECK(info.struct_size == sizeof(info));
+  CHECK(metadata.struct_size == sizeof(metadata));
+  CHECK(tensor.struct_size == sizeof(tensor));
+  CHECK(session.struct_size == sizeof(session));
+  CHECK(stats.struct_size == sizeof(stats));
+  CHECK(sampler.struct_size == sizeof(sampler));
+  engine_model* model = nullptr;
+  CHECK_STATUS(kOpen(&params, &model, &error), ENGINE_ARGUMENT);
+  CHECK(model == nullptr && error.code == ENGINE_ARGUMENT);
+  return abi_done();
+}

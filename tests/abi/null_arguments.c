@@ -1,0 +1,185 @@
+/* NULL handles and pointers everywhere: an ARGUMENT or a harmless value, never a crash. */
+#include <stddef.h>
+
+#include "abi_check.h"
+#include "abi_toy.h"
+#include "engine.h"
+
+/* Calls that need no handle at all. */
+static void check_without_handles(void) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_model_info info = ENGINE_MODEL_INFO_INIT;
+  engine_metadata entry = ENGINE_METADATA_INIT;
+  engine_tensor_info tensor = ENGINE_TENSOR_INFO_INIT;
+  engine_session_stats stats = ENGINE_SESSION_STATS_INIT;
+  engine_model_params params = ENGINE_MODEL_PARAMS_INIT;
+  engine_model *model = NULL;
+  engine_session *session = NULL;
+  engine_text_decoder *decoder = NULL;
+  const engine_chat_message message = {"user", "hi", 2};
+  const char *text = NULL;
+  uint64_t n = 7;
+  int32_t id = 0;
+  float logits[1] = {0};
+  char bytes[8];
+
+  CHECK_STATUS(engine_model_open(NULL, &model, &error), ENGINE_ARGUMENT);
+  CHECK(error.code == ENGINE_ARGUMENT && error.message[0] && error.offset == UINT64_MAX);
+  CHECK_STATUS(engine_model_open(NULL, &model, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_open(&params, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_open(&params, &model, &error), ENGINE_ARGUMENT); /* no source */
+  engine_model_close(NULL);
+  CHECK_STATUS(engine_model_info_get(NULL, &info), ENGINE_ARGUMENT);
+  CHECK(engine_model_metadata_count(NULL) == 0);
+  CHECK_STATUS(engine_model_metadata_at(NULL, 0, &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_find(NULL, "general.name", &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_metadata_string(NULL, 0, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_metadata_string(&entry, 0, &text, &n), ENGINE_ARGUMENT);
+  CHECK(engine_model_tensor_count(NULL) == 0);
+  CHECK_STATUS(engine_model_tensor_at(NULL, 0, &tensor), ENGINE_ARGUMENT);
+  CHECK(engine_model_target_at(NULL, 0) == NULL);
+  CHECK_STATUS(engine_tokenize(NULL, "a", 1, 0, 0, &id, 1, &n, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_token_bytes(NULL, 0, 0, bytes, 8, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_detokenize(NULL, &id, 1, 0, bytes, 8, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_create(NULL, 0, 0, &decoder), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_push(NULL, 0, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_flush(NULL, &text, &n), ENGINE_ARGUMENT);
+  engine_text_decoder_destroy(NULL);
+  CHECK(engine_token_end_reason(NULL, 0) == ENGINE_END_NONE);
+  CHECK_STATUS(engine_chat_template(NULL, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_chat_tokenize(NULL, &message, 1, 1, &id, 1, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_chat_render(NULL, &message, 1, 1, bytes, 8, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_create(NULL, NULL, &session, &error), ENGINE_ARGUMENT);
+  CHECK(session == NULL);
+  engine_session_destroy(NULL);
+  CHECK_STATUS(engine_session_decode(NULL, &id, 1, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_decode_all(NULL, &id, 1, logits, &error), ENGINE_ARGUMENT);
+  CHECK(engine_session_position(NULL) == 0);
+  CHECK_STATUS(engine_session_truncate(NULL, 0), ENGINE_ARGUMENT);
+  engine_session_cancel(NULL);
+  CHECK_STATUS(engine_session_stats_get(NULL, &stats), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_kernel_at(NULL, 0, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_create(NULL, NULL, &error), ENGINE_ARGUMENT);
+  engine_sampler_destroy(NULL);
+  CHECK(engine_sampler_seed(NULL) == 0);
+  CHECK_STATUS(engine_sampler_accept(NULL, 0), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_sample(NULL, logits, 1, &id, &error), ENGINE_ARGUMENT);
+  CHECK(engine_status_name(-5) && engine_status_name(12345) && engine_version_string());
+}
+
+/* A good handle, and NULL for each other pointer in turn. */
+static void check_with_model(engine_model *model) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_metadata entry = ENGINE_METADATA_INIT;
+  engine_text_decoder *decoder = NULL;
+  engine_chat_message message = {"user", "hi", 2};
+  const char *text = NULL;
+  uint64_t n = 0;
+  int32_t ids[64];
+  char bytes[64];
+  CHECK_STATUS(engine_model_info_get(model, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_at(model, 0, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_at(model, UINT64_MAX, &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_find(model, NULL, &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_find(model, "general.name", NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_find(model, "no.such.key", &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_metadata_find(model, "tokenizer.ggml.tokens", &entry), ENGINE_OK);
+  CHECK_STATUS(engine_metadata_string(&entry, 0, NULL, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_metadata_string(&entry, 0, &text, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_metadata_string(&entry, entry.count, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_model_tensor_at(model, 0, NULL), ENGINE_ARGUMENT);
+  CHECK(engine_model_target_at(model, UINT32_MAX) == NULL);
+  CHECK_STATUS(engine_tokenize(model, NULL, 1, 0, 0, ids, 64, &n, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_tokenize(model, NULL, 0, 0, 0, ids, 64, &n, NULL, &error), ENGINE_OK);
+  CHECK_STATUS(engine_tokenize(model, "a", 1, 0, 0, NULL, 4, &n, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_tokenize(model, "a", 1, 0, 0, ids, 64, NULL, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_tokenize(model, "a", 1, 3, 0, ids, 64, &n, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_tokenize(model, "a", 1, 0, -1, ids, 64, &n, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_tokenize(model, "a", 1, 0, 0, ids, 64, &n, NULL, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_token_bytes(model, 5, 0, NULL, 4, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_token_bytes(model, 5, 0, bytes, 4, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_token_bytes(model, -1, 0, bytes, 4, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_token_bytes(model, TOY_VOCAB, 0, bytes, 4, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_detokenize(model, NULL, 1, 0, bytes, 64, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_detokenize(model, NULL, 0, 0, NULL, 0, &n, &error), ENGINE_OK);
+  ids[0] = TOY_VOCAB;
+  CHECK_STATUS(engine_detokenize(model, ids, 1, 0, bytes, 64, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_create(model, 0, 0, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_create(model, 0, 0, &decoder), ENGINE_OK);
+  CHECK_STATUS(engine_text_decoder_push(decoder, 5, NULL, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_push(decoder, 5, &text, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_push(decoder, -1, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_push(decoder, TOY_VOCAB, &text, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_text_decoder_flush(decoder, NULL, &n), ENGINE_ARGUMENT);
+  engine_text_decoder_destroy(decoder);
+  CHECK(engine_token_end_reason(model, -1) == ENGINE_END_NONE);
+  CHECK(engine_token_end_reason(model, INT32_MAX) == ENGINE_END_NONE);
+  CHECK_STATUS(engine_chat_template(model, NULL, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_chat_tokenize(model, NULL, 1, 1, ids, 64, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_chat_tokenize(model, &message, 0, 1, ids, 64, &n, &error), ENGINE_ARGUMENT);
+  message.content = NULL;
+  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, bytes, 64, &n, &error), ENGINE_ARGUMENT);
+  message.role = NULL;
+  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, bytes, 64, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_create(model, NULL, NULL, &error), ENGINE_ARGUMENT);
+}
+
+static void check_with_session(engine_model *model) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_session *session = NULL;
+  engine_sampler *sampler = NULL;
+  const char *name = NULL;
+  uint64_t calls = 0;
+  int32_t id = 5;
+  float logits[TOY_VOCAB] = {0};
+  CHECK_STATUS(engine_session_create(model, NULL, &session, &error), ENGINE_OK);
+  CHECK_STATUS(engine_session_decode(session, NULL, 1, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_decode(session, &id, 0, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_decode_all(session, &id, 1, NULL, &error), ENGINE_ARGUMENT);
+  id = -1;
+  CHECK_STATUS(engine_session_decode(session, &id, 1, logits, &error), ENGINE_ARGUMENT);
+  id = TOY_VOCAB;
+  CHECK_STATUS(engine_session_decode(session, &id, 1, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_truncate(session, 1), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_truncate(session, UINT64_MAX), ENGINE_ARGUMENT);
+  CHECK(engine_session_position(session) == 0);
+  id = 5;
+  CHECK_STATUS(engine_session_decode(session, &id, 1, NULL, NULL), ENGINE_OK);
+  CHECK(engine_session_position(session) == 1);
+  CHECK_STATUS(engine_session_stats_get(session, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_kernel_at(session, 0, NULL, &calls), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_kernel_at(session, 0, &name, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_kernel_at(session, UINT32_MAX, &name, &calls), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_kernel_at(session, 0, &name, &calls), ENGINE_OK);
+  CHECK(calls > 0 && name && name[0]);
+  engine_session_destroy(session);
+
+  CHECK_STATUS(engine_sampler_create(NULL, &sampler, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_sampler_accept(sampler, -1), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_sample(sampler, NULL, TOY_VOCAB, &id, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_sample(sampler, logits, 0, &id, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_sample(sampler, logits, TOY_VOCAB, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_sampler_sample(sampler, logits, TOY_VOCAB, &id, NULL), ENGINE_OK);
+  CHECK(id == 0); /* all equal: the lowest id */
+  engine_sampler_destroy(sampler);
+}
+
+int main(void) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_model_params params = ENGINE_MODEL_PARAMS_INIT;
+  engine_model *model = NULL;
+  toy_file toy = toy_build(1, 1);
+  check_without_handles();
+  params.data = toy.bytes;
+  params.length = toy.n_bytes;
+  CHECK_STATUS(engine_model_open(&params, &model, &error), ENGINE_OK);
+  if (model) {
+    check_with_model(model);
+    check_with_session(model);
+  } else {
+    fprintf(stderr, "%s [%s]\n", error.message, error.name);
+  }
+  engine_model_close(model);
+  free(toy.bytes);
+  return abi_done();
+}
