@@ -1,88 +1,133 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12, and fetches the pinned sources of the static
-# dependencies. Idempotent; a second run does nothing.
+# Installs what building and testing need on Debian 12: packages, pinned source trees, a Python environment.
 #
-#   cmake/install_deps.sh [--python]     --python: also the virtual environment of the Python tests
+#   cmake/install_deps.sh [build] [test] [venv] [fuzz] [coverage]     no group: build
+#   cmake/install_deps.sh --print-python                              the Python of the group venv
 #
-# Sources go to ${ENGINE_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/engine/deps}, where cmake/Deps.cmake
-# looks for them. They come through apt's own mirror with a private list, so that the system's apt sources
-# stay as they are. They are built by our CMake, position-independent, because Debian's static libraries are
-# not and a self-contained libengine.so needs that (Debian's Abseil has another string_view, besides).
+#   build     compiler, CMake, Ninja, ccache, libraries, and the sources of Abseil and Highway
+#   test      clang-format and the sources of Catch2
+#   venv      a Python environment with pytest, numpy, gguf, tokenizers
+#   fuzz      clang with libFuzzer
+#   coverage  gcovr
+#
+# Idempotent: a second run only looks, and needs no root and no network.
+# Sources and the environment go to ${ENGINE_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/engine/deps}, where
+# cmake/Deps.cmake looks for them (it says why they are built from source). They come from the mirror that this
+# machine's apt uses, through a package list of our own, so that the system's list and sources stay as they are.
 set -euo pipefail
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/engine
-deps=${ENGINE_DEPS_DIR:-$cache/deps}
-say() { printf '%s\n' "$*" >&2; }
+deps=${ENGINE_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/engine/deps}
+venv=$deps/venv
+requirements=(pytest==9.2.0 numpy==2.4.6 gguf==0.19.0 tokenizers==0.23.3 jinja2==3.1.6)
 
+say() { printf 'install_deps: %s\n' "$*" >&2; }
+fail() {
+  say "$*"
+  exit 1
+}
+
+# ---- Debian packages --------------------------------------------------------------------------------
+
+apt_updated=
 need_packages() {
   local missing=() package
   for package in "$@"; do
-    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) == installed ]] || missing+=("$package")
   done
-  [ ${#missing[@]} -eq 0 ] && return
-  say "installing packages: ${missing[*]}"
-  if [ "$(id -u)" != 0 ]; then say "run as root, or install them yourself"; exit 1; fi
-  apt-get -qq update >&2
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "${missing[@]}" >&2
+  ((${#missing[@]})) || return 0
+  say "installing ${missing[*]}"
+  [[ $(id -u) == 0 ]] || fail "run this as root, or install them yourself"
+  [[ $apt_updated ]] || apt-get -qq update >&2
+  apt_updated=1
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "${missing[@]}" > "$deps/apt.log" 2>&1 ||
+    { cat "$deps/apt.log" >&2 && fail "apt-get install failed"; }
 }
 
-# The mirror that this machine's apt already uses.
+# The mirror that this machine's apt already uses for Debian itself, in either form of its source lists.
 mirror() {
-  sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null |
-    grep -v security | grep -m1 'debian' && return
-  sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\).*/\2/p' /etc/apt/sources.list 2>/dev/null | grep -v security | grep -m1 debian
+  {
+    sed -n 's/^URIs:[[:space:]]*\([^[:space:]]*\).*/\1/p' /etc/apt/sources.list.d/*.sources || true
+    sed -n 's/^deb[[:space:]]\{1,\}\(\[[^]]*\][[:space:]]*\)\{0,1\}\([^[:space:]]*\).*/\2/p' \
+      /etc/apt/sources.list /etc/apt/sources.list.d/*.list || true
+  } 2> /dev/null | sed -n '/debian-security/d; /\/debian\/*$/{p;q;}'
 }
 
-apt_ready=
+# ---- source trees -----------------------------------------------------------------------------------
+
+# Runs apt-get on a list that holds only the source packages of Debian 13, which has the versions we pin.
 private_apt() {
-  local root=$deps/apt
-  if [ -z "$apt_ready" ]; then
+  local root=$deps/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg uri
+  local options=(-qq -o "Dir::Etc::sourcelist=$root/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State=$root/state"
+    -o "Dir::Cache=$root/cache" -o Dir::State::status=/var/lib/dpkg/status -o APT::Sandbox::User=root)
+  if [[ ! -f $root/updated_by || $(< "$root/updated_by") != $$ ]]; then
     mkdir -p "$root/state/lists/partial" "$root/cache/archives/partial"
-    local uri key=/usr/share/keyrings/debian-archive-keyring.gpg suite
-    uri=$(mirror) || { say "no Debian mirror found in apt's sources"; exit 1; }
-    for suite in trixie bookworm; do echo "deb-src [signed-by=$key] $uri $suite main"; done >"$root/sources.list"
-  fi
-  local options=(-qq -o "Dir::Etc::sourcelist=$root/sources.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State=$root/state" -o "Dir::Cache=$root/cache" -o Dir::State::status=/var/lib/dpkg/status
-    -o APT::Sandbox::User=root)
-  if [ -z "$apt_ready" ]; then
+    uri=$(mirror)
+    [[ $uri ]] || fail "found no Debian mirror in apt's sources"
+    echo "deb-src [signed-by=$keys] $uri trixie main" > "$root/sources.list"
     apt-get "${options[@]}" update >&2
-    apt_ready=1
+    echo $$ > "$root/updated_by"
   fi
   apt-get "${options[@]}" "$@" >&2
 }
 
-# source NAME VERSION SHA256: unpacks the upstream tarball of a Debian source package into $deps/NAME.
+# source_tree NAME SHA256: unpacks the upstream tarball of a Debian source package into $deps/NAME.
 source_tree() {
-  local name=$1 version=$2 sha=$3 stamp=$deps/$1/.stamp
-  [ "$(cat "$stamp" 2>/dev/null)" = "$sha" ] && return
-  say "fetching the source of $name $version"
-  local work
+  local name=$1 sha256=$2 stamp=$deps/$1/.stamp work
+  [[ -f $stamp && $(< "$stamp") == "$sha256" ]] && return
+  say "fetching the source of $name"
   work=$(mktemp -d "$deps/fetch.XXXXXX")
-  (cd "$work" && private_apt --download-only --tar-only source "$name=$version")
-  local tarball
-  tarball=$(ls "$work"/*.orig.tar.gz)
-  echo "$sha  $tarball" | sha256sum --check --quiet >&2
-  rm -rf "${deps:?}/$name" && mkdir -p "$deps/$name"
-  tar -xzf "$tarball" --strip-components=1 -C "$deps/$name"
-  echo "$sha" >"$stamp"
+  (cd "$work" && private_apt --download-only --tar-only source "$name")
+  echo "$sha256  $(echo "$work"/*.orig.tar.gz)" | sha256sum --check --quiet >&2 ||
+    fail "the tarball of $name is not the pinned one; unpack the pinned version and set FETCHCONTENT_SOURCE_DIR_*"
+  mkdir "$work/tree"
+  tar -xzf "$work"/*.orig.tar.gz --strip-components=1 -C "$work/tree"
+  echo "$sha256" > "$work/tree/.stamp"
+  rm -rf "${deps:?}/$name"
+  mv "$work/tree" "$deps/$name"
   rm -rf "$work"
 }
 
-need_packages g++ cmake ninja-build ccache make pkg-config binutils ca-certificates dpkg-dev \
-  libxxhash-dev nlohmann-json3-dev python3 python3-venv python3-pip
-mkdir -p "$deps"
-# Version and SHA-256 of each: the same as in Deps.cmake.
-source_tree abseil 20240722.0-4 df6d1f5ef540725f3851201176a60486aab332410788465c9877910bb471c34a
-source_tree highway 1.2.0-2 7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343
-source_tree catch2 3.7.1-0.5 c991b247a1a0d7bb9c39aa35faf0fe9e19764213f28ffba3109388e62ee0269c
-source_tree pcre2 10.42-1 c33b418e3b936ee3153de2c61cc638e7e4fe3156022a5c77d0711bcbb9d64f1f
+# ---- groups -----------------------------------------------------------------------------------------
 
-if [ "${1:-}" = --python ]; then
-  venv=$cache/venv-test
-  if ! "$venv/bin/python" -c 'import gguf, numpy, pytest, tokenizers, jinja2' 2>/dev/null; then
-    say "making the Python environment of the tests"
-    /usr/bin/python3 -m venv "$venv"
-    "$venv/bin/pip" install -q numpy pytest gguf tokenizers jinja2 >&2
-  fi
+# The hashes are of Debian's upstream tarballs: Highway's and Catch2's are the files that Deps.cmake names, Abseil's
+# (20240722.0) is the same release packed again.
+group_build() {
+  need_packages g++ cmake ninja-build ccache ca-certificates libxxhash-dev nlohmann-json3-dev libpcre2-dev \
+    libutf8proc-dev
+  source_tree abseil df6d1f5ef540725f3851201176a60486aab332410788465c9877910bb471c34a
+  source_tree highway 7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343
+}
+
+group_test() {
+  need_packages clang-format python3
+  source_tree catch2 c991b247a1a0d7bb9c39aa35faf0fe9e19764213f28ffba3109388e62ee0269c
+}
+
+group_venv() {
+  local wanted="${requirements[*]}"
+  [[ -f $venv/.stamp && $(< "$venv/.stamp") == "$wanted" ]] && return
+  need_packages python3 python3-venv ca-certificates
+  say "making the Python environment"
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${requirements[@]}" >&2
+  echo "$wanted" > "$venv/.stamp"
+}
+
+group_fuzz() { need_packages clang libclang-rt-dev; }
+
+group_coverage() { need_packages gcovr; }
+
+if [[ ${1:-} == --print-python ]]; then
+  echo "$venv/bin/python"
+  exit 0
 fi
+mkdir -p "$deps"
+# One at a time: two builds may start together on a new machine.
+exec 9> "$deps/.lock"
+flock 9
+(($#)) || set -- build
+for group in "$@"; do
+  [[ $(type -t "group_$group") == function ]] || fail "unknown group $group; see the head of this file"
+  "group_$group" 9>&-
+done
