@@ -19,7 +19,8 @@ namespace engine {
   return true;
 }
 
-// The smallest multiple of `unit` that is not below `value`; `unit` > 0, not necessarily a power of two.
+// The smallest multiple of `unit` that is not below `value`; `unit` > 0, not necessarily a power of
+// two.
 [[nodiscard]] constexpr bool checked_round_up(uint64_t value, uint64_t unit, uint64_t* out) {
   const uint64_t rest = value % unit;
   if (rest == 0) {

@@ -23,8 +23,8 @@ constexpr float f16_to_f32(uint16_t half) {
   return std::bit_cast<float>(sign | ((113 - shift) << 23) | (mantissa << 13));
 }
 
-// Binary32 to binary16, round to nearest even; overflow gives infinity, a NaN becomes quiet and keeps the
-// upper payload bits (as F16C and the AArch64 conversion do).
+// Binary32 to binary16, round to nearest even; overflow gives infinity, a NaN becomes quiet and
+// keeps the upper payload bits (as F16C and the AArch64 conversion do).
 constexpr uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -33,7 +33,8 @@ constexpr uint16_t f32_to_f16(float value) {
     const uint32_t nan = magnitude > 0x7F800000u ? 0x200u | ((magnitude >> 13) & 0x3FFu) : 0;
     return static_cast<uint16_t>(sign | 0x7C00u | nan);
   }
-  // 65,520 is half way between the largest half, 65,504, and 2^16; it rounds to even, which is infinity.
+  // 65,520 is half way between the largest half, 65,504, and 2^16; it rounds to even, which is
+  // infinity.
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);
   // Below 2^-25 and at 2^-25 itself (a tie with an even zero) the result is zero.
   if (magnitude <= 0x33000000u) return static_cast<uint16_t>(sign);

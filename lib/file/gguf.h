@@ -47,8 +47,8 @@ struct GgufOptions {
   bool metadata_only = false;
 };
 
-// Bytes per block and elements per block of a ggml type id, and its name. For an unknown one {0, 0, why it is
-// refused}. Given by the caller so that file/ needs no knowledge of weight formats.
+// Bytes per block and elements per block of a ggml type id, and its name. For an unknown one
+// {0, 0, why it is refused}. Given by the caller so that file/ needs no knowledge of weight formats.
 struct BlockShape {
   uint32_t elements = 0;
   uint32_t bytes = 0;
@@ -58,11 +58,13 @@ using BlockShapeFn = BlockShape (*)(uint32_t ggml_type);
 
 class Gguf {
  public:
-  // `bytes` is the whole file and must outlive the result; its first byte lies at a multiple of 4 in memory
-  // (weights are read in place), else kArgument. Every error names the key or tensor and the file offset.
-  // Time and memory are linear in the metadata; no allocation above 4 x bytes.size() + 16 MiB.
-  // Stricter than the format: arrays inside arrays, alignments above 1 MiB and tensors that share bytes are
-  // refused. More lenient: any aligned offsets, in any order and with gaps; padding at the end may be missing.
+  // `bytes` is the whole file and must outlive the result; its first byte lies at a multiple of 4 in
+  // memory (weights are read in place), else kArgument. Every error names the key or tensor and the
+  // file offset, in the message too. Time and memory are linear in the metadata; no allocation is
+  // above 4 x bytes.size() + 16 MiB.
+  // Stricter than the format: arrays inside arrays, alignments above 1 MiB and tensors that share
+  // bytes are refused. More lenient than its writers: aligned offsets in any order and with gaps;
+  // padding at the end may be missing.
   static absl::StatusOr<Gguf> parse(std::span<const uint8_t> bytes, BlockShapeFn block_shape,
                                     const GgufOptions& options = {});
 

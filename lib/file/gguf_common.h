@@ -1,4 +1,5 @@
-// Shared by the GGUF parser and the typed reads: sizes and names of value types, and one form of error.
+// Shared by the GGUF parser and the typed reads: sizes and names of value types, and one form of
+// error.
 #ifndef ENGINE_LIB_FILE_GGUF_COMMON_H_
 #define ENGINE_LIB_FILE_GGUF_COMMON_H_
 
@@ -11,7 +12,8 @@
 
 namespace engine {
 
-// "NAME: MESSAGE (offset N)" with the name made printable and cut to 80 characters; `name` may be empty.
+// "NAME: MESSAGE (offset N)" with the name made printable and cut to 80 characters; `name` may be
+// empty.
 absl::Status gguf_error(Code code, std::string_view name, uint64_t offset,
                         std::string_view message);
 

@@ -1,4 +1,5 @@
-// Walks the header, metadata and tensor table of a GGUF once, front to back, trusting nothing it reads.
+// Walks the header, metadata and tensor table of a GGUF once, front to back, trusting nothing it
+// reads.
 #include <algorithm>
 #include <bit>
 #include <new>
@@ -14,12 +15,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "a GGUF is read as it lies in memory");
 
-constexpr uint32_t kMagic = 0x46554747;          // "GGUF"
-constexpr uint32_t kReversedMagic = 0x47475546;  // "FUGG"
-constexpr uint64_t kMaxKeyBytes = 65535;         // specification
-constexpr uint64_t kMaxTensorNameBytes = 64;     // specification
-constexpr uint32_t kMaxDims = 4;                 // specification
-constexpr uint64_t kMinAlignment = 8;            // specification
+constexpr uint32_t kMagic = 0x46554747;                // "GGUF"
+constexpr uint32_t kReversedMagic = 0x47475546;        // "FUGG"
+constexpr uint64_t kMaxKeyBytes = 65535;               // specification
+constexpr uint64_t kMaxTensorNameBytes = 64;           // specification
+constexpr uint32_t kMaxDims = 4;                       // specification
+constexpr uint64_t kMinAlignment = 8;                  // specification
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;  // ours: a page of any system, with room
 // The smallest encodings: key length, type, one byte; name length, dimension count, type, offset.
 constexpr uint64_t kMinValueBytes = 8 + 4 + 1;
@@ -41,7 +42,8 @@ class Cursor {
   // n_bytes <= left().
   void skip(uint64_t n_bytes) { at_ += n_bytes; }
 
-  // Steps over a u64 length and that many bytes; false, without moving, when they are not all there.
+  // Steps over a u64 length and that many bytes; false, without moving, when they are not all
+  // there.
   bool skip_string() {
     if (left() < 8) return false;
     const uint64_t length = load_unaligned<uint64_t>(here());
@@ -83,9 +85,9 @@ class Cursor {
   uint64_t at_ = 0;
 };
 
-// Makes room for one more record. Doubles, but never beyond the records that the rest of the file can hold, so
-// that a table stays below 4 x file size whatever count the header claims (56 bytes for 14, 88 for 25; a name
-// has at least one byte).
+// Makes room for one more record. Doubles, but never beyond the records that the rest of the file
+// can hold, so that a table stays below 4 x file size whatever count the header claims (56 bytes
+// for 14, 88 for 25; a name has at least one byte).
 template <class T>
 void grow(std::vector<T>* records, uint64_t most_to_come) {
   if (records->size() < records->capacity()) return;
@@ -179,8 +181,7 @@ absl::Status read_type(Cursor* cursor, std::string_view key, std::string_view wh
 // The elements of an array: sized, and strings walked one by one.
 absl::Status read_array(Cursor* cursor, GgufValue* value) {
   const uint64_t type_at = cursor->offset();
-  ENGINE_RETURN_IF_ERROR(
-      read_type(cursor, value->key, "array element type", &value->element_type));
+  ENGINE_RETURN_IF_ERROR(read_type(cursor, value->key, "array element type", &value->element_type));
   if (value->element_type == GgufType::kArray) {
     return gguf_error(Code::kFileUnsupported, value->key, type_at,
                       "arrays inside arrays are not supported");
@@ -239,9 +240,8 @@ absl::Status read_value(Cursor* cursor, uint64_t index, GgufValue* value) {
     value->data = cursor->here();
     cursor->skip(value->data_bytes);
   }
-  const bool is_bool =
-      value->type == GgufType::kBool ||
-      (value->type == GgufType::kArray && value->element_type == GgufType::kBool);
+  const bool is_bool = value->type == GgufType::kBool ||
+                       (value->type == GgufType::kArray && value->element_type == GgufType::kBool);
   return is_bool ? check_bools(*value) : absl::OkStatus();
 }
 
@@ -314,10 +314,10 @@ absl::Status read_tensor(Cursor* cursor, uint64_t index, BlockShapeFn block_shap
                       absl::StrCat("tensor type ", tensor->type, " is not supported: ", reason));
   }
   if (tensor->dims[0] % shape.elements != 0) {
-    return gguf_error(Code::kFileFormat, tensor->name, type_at,
-                      absl::StrCat("row length ", tensor->dims[0],
-                                   " is not a multiple of the block size ", shape.elements, " of ",
-                                   shape.name));
+    return gguf_error(
+        Code::kFileFormat, tensor->name, type_at,
+        absl::StrCat("row length ", tensor->dims[0], " is not a multiple of the block size ",
+                     shape.elements, " of ", shape.name));
   }
   if (!checked_mul(n_elements / shape.elements, shape.bytes, &tensor->bytes)) {
     return gguf_error(Code::kFileFormat, tensor->name, type_at,
@@ -326,8 +326,9 @@ absl::Status read_tensor(Cursor* cursor, uint64_t index, BlockShapeFn block_shap
   return absl::OkStatus();
 }
 
-// Every tensor aligned and inside the file, and no byte owned by two of them. One tensor under two names
-// would be legal to read, but no writer does it, while a wrapped or edited offset looks just like it.
+// Every tensor aligned and inside the file, and no byte owned by two of them. One tensor under two
+// names would be legal to read, but no writer does it, while a wrapped or edited offset looks just
+// like it.
 absl::Status check_extents(std::span<const GgufTensor> tensors, uint64_t alignment,
                            uint64_t data_start, uint64_t file_bytes) {
   const auto fail = [](const GgufTensor& tensor, std::string_view message) {
@@ -344,10 +345,10 @@ absl::Status check_extents(std::span<const GgufTensor> tensors, uint64_t alignme
     uint64_t end = 0;
     if (!checked_add(data_start, tensor.offset, &begin) ||
         !checked_add(begin, tensor.bytes, &end) || end > file_bytes) {
-      return fail(tensor, absl::StrCat(tensor.bytes, " bytes at data offset ", tensor.offset,
-                                       " end beyond the file: the data section has ",
-                                       file_bytes > data_start ? file_bytes - data_start : 0,
-                                       " bytes"));
+      return fail(tensor,
+                  absl::StrCat(tensor.bytes, " bytes at data offset ", tensor.offset,
+                               " end beyond the file: the data section has ",
+                               file_bytes > data_start ? file_bytes - data_start : 0, " bytes"));
     }
     by_offset.push_back(&tensor);
   }
@@ -357,9 +358,8 @@ absl::Status check_extents(std::span<const GgufTensor> tensors, uint64_t alignme
   for (size_t i = 1; i < by_offset.size(); ++i) {
     const GgufTensor& before = *by_offset[i - 1];
     if (before.offset + before.bytes > by_offset[i]->offset) {
-      return fail(*by_offset[i],
-                  absl::StrCat("its data at data offset ", by_offset[i]->offset,
-                               " overlaps that of tensor ", before.name));
+      return fail(*by_offset[i], absl::StrCat("its data at data offset ", by_offset[i]->offset,
+                                              " overlaps that of tensor ", before.name));
     }
   }
   return absl::OkStatus();
@@ -405,8 +405,7 @@ absl::StatusOr<Gguf> Gguf::parse(std::span<const uint8_t> bytes, BlockShapeFn bl
   ENGINE_RETURN_IF_ERROR(
       check_extents(file.tensors_, file.alignment_, file.data_start_, bytes.size()));
   if (reinterpret_cast<uintptr_t>(bytes.data()) % kMemoryAlignment != 0) {
-    return error(Code::kArgument,
-                 "the first byte of a GGUF must lie at a multiple of 4 in memory");
+    return error(Code::kArgument, "the first byte of a GGUF must lie at a multiple of 4 in memory");
   }
   return file;
 } catch (const std::bad_alloc&) {

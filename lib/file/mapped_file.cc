@@ -27,11 +27,16 @@ uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 int to_madvise(Advice advice) {
   switch (advice) {
-    case Advice::kSequential: return MADV_SEQUENTIAL;
-    case Advice::kRandom: return MADV_RANDOM;
-    case Advice::kWillNeed: return MADV_WILLNEED;
-    case Advice::kDontNeed: return MADV_DONTNEED;
-    case Advice::kNormal: break;
+    case Advice::kSequential:
+      return MADV_SEQUENTIAL;
+    case Advice::kRandom:
+      return MADV_RANDOM;
+    case Advice::kWillNeed:
+      return MADV_WILLNEED;
+    case Advice::kDontNeed:
+      return MADV_DONTNEED;
+    case Advice::kNormal:
+      break;
   }
   return MADV_NORMAL;
 }
@@ -65,8 +70,9 @@ absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t 
   if (!S_ISREG(info.st_mode)) return error(Code::kFileOpen, "not a regular file");
   const uint64_t file_bytes = static_cast<uint64_t>(info.st_size);
   if (offset > file_bytes) {
-    return error(Code::kFileOpen, absl::StrCat("offset ", offset, " lies beyond the end of the file of ",
-                                               file_bytes, " bytes"));
+    return error(Code::kFileOpen,
+                 absl::StrCat("offset ", offset, " lies beyond the end of the file of ", file_bytes,
+                              " bytes"));
   }
   if (length > file_bytes - offset) {
     return error(Code::kFileOpen, absl::StrCat(length, " bytes from offset ", offset,
@@ -136,7 +142,8 @@ void MappedFile::advise(Advice advice, uint64_t offset, uint64_t length) const {
   uint64_t end = begin + length;
   if (advice == Advice::kDontNeed) {
     begin = (begin + page - 1) / page * page;
-    end = end == map_bytes_ ? end : end / page * page;  // the last page holds nothing behind the file
+    end =
+        end == map_bytes_ ? end : end / page * page;  // the last page holds nothing behind the file
   } else {
     begin = begin / page * page;
   }

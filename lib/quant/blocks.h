@@ -7,14 +7,17 @@
 
 namespace engine {
 
-static_assert(std::endian::native == std::endian::little, "blocks are read as they lie in the file");
+static_assert(std::endian::native == std::endian::little,
+              "blocks are read as they lie in the file");
 
-// Every field is a byte, an int8 or a 16-bit half. All block sizes are even and Gguf::parse guarantees that a
-// tensor starts at a multiple of 4 in memory, so a block pointer is always aligned. F32, F16 and BF16 rows
-// are plain float or uint16_t arrays. `d`, `m` and `dmin` are IEEE halves (lib/base/half.h).
-// Formulas of a value: e = index in the block; in 256-element blocks b = e / 32 and l = e % 32.
+// Every field is a byte, an int8 or a 16-bit half. All block sizes are even and Gguf::parse
+// guarantees that a tensor starts at a multiple of 4 in memory, so a block pointer is always
+// aligned. F32, F16 and BF16 rows are plain float or uint16_t arrays. `d`, `m` and `dmin` are IEEE
+// halves (lib/base/half.h). Formulas of a value: e = index in the block; in 256-element blocks b =
+// e / 32 and l = e % 32.
 
-struct BlockQ4_0 {  // d * (q - 8); q = low nibble of qs[e] for e < 16, high nibble of qs[e - 16] after
+struct BlockQ4_0 {  // d * (q - 8); q = low nibble of qs[e] for e < 16, high nibble of qs[e - 16]
+                    // after
   uint16_t d;
   uint8_t qs[16];
 };
@@ -27,7 +30,8 @@ struct BlockQ4_1 {  // d * q + m; q as in Q4_0
 };
 static_assert(sizeof(BlockQ4_1) == 20);
 
-struct BlockQ5_0 {  // d * (q - 16); q = nibble as in Q4_0 + 16 * bit e of qh (qh[0] holds bits 0..7)
+struct BlockQ5_0 {  // d * (q - 16); q = nibble as in Q4_0 + 16 * bit e of qh (qh[0] holds bits
+                    // 0..7)
   uint16_t d;
   uint8_t qh[4];
   uint8_t qs[16];
@@ -57,7 +61,8 @@ struct BlockQ2_K {  // d * (s & 15) * q - dmin * (s >> 4); s = scales[e / 16]
 };
 static_assert(sizeof(BlockQ2_K) == 84);
 
-struct BlockQ3_K {  // d * (s - 32) * (q - (bit b of hmask[l] set ? 0 : 4)); s = unpacked scale e / 16
+struct BlockQ3_K {  // d * (s - 32) * (q - (bit b of hmask[l] set ? 0 : 4)); s = unpacked scale e /
+                    // 16
   uint8_t hmask[32];
   uint8_t qs[64];
   uint8_t scales[12];  // unpack_q3_k_scales
@@ -92,8 +97,9 @@ struct BlockQ6_K {  // d * scales[e / 16] * q
 };
 static_assert(sizeof(BlockQ6_K) == 210);
 
-// The eight 6-bit scales and eight 6-bit minimums packed in the 12 bytes of Q4_K and Q5_K: 0..3 in the low
-// six bits of bytes 0..3 and 4..7; 4..7 in the nibbles of bytes 8..11 with the spare upper bits on top.
+// The eight 6-bit scales and eight 6-bit minimums packed in the 12 bytes of Q4_K and Q5_K: 0..3 in
+// the low six bits of bytes 0..3 and 4..7; 4..7 in the nibbles of bytes 8..11 with the spare upper
+// bits on top.
 struct K4Scales {
   uint8_t scale[8];
   uint8_t min[8];

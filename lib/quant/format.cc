@@ -51,7 +51,8 @@ constexpr FormatInfo kFormats[] = {
     sized(42, "Q2_0", 64, 18),
 };
 
-// Ids from 97 on are used by forks (interleaved and K/KS/KT types); the table of GGUF ends well below.
+// Ids from 97 on are used by forks (interleaved and K/KS/KT types); the table of GGUF ends well
+// below.
 constexpr uint32_t kFirstForkId = 97;
 constexpr uint32_t kLastForkId = 999;
 
@@ -66,9 +67,14 @@ const FormatInfo* format_info(uint32_t ggml_type) {
 
 std::string_view refused_reason(uint32_t ggml_type) {
   switch (ggml_type) {
-    case 4: case 5:                // Q4_2, Q4_3
-    case 31: case 32: case 33:     // Q4_0 stored interleaved for one CPU
-    case 36: case 37: case 38:     // IQ4_NL stored interleaved; 36 was taken again by a fork
+    case 4:
+    case 5:  // Q4_2, Q4_3
+    case 31:
+    case 32:
+    case 33:  // Q4_0 stored interleaved for one CPU
+    case 36:
+    case 37:
+    case 38:  // IQ4_NL stored interleaved; 36 was taken again by a fork
       return "removed from GGUF, re-quantise the model";
     default:
       break;

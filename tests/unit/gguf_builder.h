@@ -1,4 +1,5 @@
-// Writes GGUF files for tests. Every field can be given a wrong value, and the place of each is known.
+// Writes GGUF files for tests. Every field can be given a wrong value, and the place of each is
+// known.
 #ifndef ENGINE_TESTS_UNIT_GGUF_BUILDER_H_
 #define ENGINE_TESTS_UNIT_GGUF_BUILDER_H_
 
@@ -66,9 +67,9 @@ class GgufBuilder {
     std::string name;
     std::vector<uint64_t> dims;
     uint32_t type = 0;
-    std::vector<uint8_t> data;           // written at the next aligned place
-    std::optional<uint64_t> offset;      // overrides the offset in the table, not the place of the data
-    std::optional<uint32_t> n_dims;      // overrides dims.size()
+    std::vector<uint8_t> data;       // written at the next aligned place
+    std::optional<uint64_t> offset;  // overrides the offset in the table, not the place of the data
+    std::optional<uint32_t> n_dims;  // overrides dims.size()
     std::optional<uint64_t> name_length;  // overrides name.size()
   };
 
@@ -102,9 +103,15 @@ class GgufBuilder {
     return *this;
   }
   // An F32 tensor of the given values.
-  GgufBuilder& f32(std::string name, std::vector<uint64_t> dims, const std::vector<float>& numbers) {
-    return tensor({std::move(name), std::move(dims), 0,
-                   ByteWriter().raw(numbers.data(), numbers.size() * 4).bytes, {}, {}, {}});
+  GgufBuilder& f32(std::string name, std::vector<uint64_t> dims,
+                   const std::vector<float>& numbers) {
+    return tensor({std::move(name),
+                   std::move(dims),
+                   0,
+                   ByteWriter().raw(numbers.data(), numbers.size() * 4).bytes,
+                   {},
+                   {},
+                   {}});
   }
 
   std::vector<uint8_t> build() {

@@ -47,14 +47,17 @@ TEST_CASE("other versions and byte orders are refused by name (case 24)", "[gguf
   foreign.magic = "GGML";
   check_refused(foreign.build(), Code::kFileFormat, "", 0, "not a GGUF file: the magic is missing");
   // A real version 1 header is only 16 bytes long: the version is named before the length.
-  const auto v1 = ByteWriter().text("GGUF").put<uint32_t>(1).put<uint32_t>(0).put<uint32_t>(0).bytes;
+  const auto v1 =
+      ByteWriter().text("GGUF").put<uint32_t>(1).put<uint32_t>(0).put<uint32_t>(0).bytes;
   check_refused(v1, Code::kFileUnsupported, "", 4,
                 "GGUF version 1 is not supported, only 2 and 3; convert the model again");
 }
 
 TEST_CASE("a header cut anywhere names the field", "[gguf]") {
   const auto whole = header(3);
-  const auto cut = [&whole](size_t n) { return std::vector<uint8_t>(whole.begin(), whole.begin() + n); };
+  const auto cut = [&whole](size_t n) {
+    return std::vector<uint8_t>(whole.begin(), whole.begin() + n);
+  };
   check_refused(cut(0), Code::kFileFormat, "", 0,
                 "the file ends inside the magic: 4 bytes needed, 0 left");
   check_refused(cut(7), Code::kFileFormat, "", 4,

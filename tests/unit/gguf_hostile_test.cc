@@ -1,4 +1,5 @@
-// Damages a good file in every simple way: no crash, no read outside, a named error or a consistent result.
+// Damages a good file in every simple way: no crash, no read outside, a named error or a consistent
+// result.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +14,8 @@
 namespace engine {
 namespace {
 
-// Parses a copy that ends exactly where the allocation ends, in both modes. True when it was accepted.
+// Parses a copy that ends exactly where the allocation ends, in both modes. True when it was
+// accepted.
 bool survives(const std::vector<uint8_t>& file, size_t n_bytes) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[n_bytes]);
   std::copy(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n_bytes), exact.get());
@@ -27,7 +29,8 @@ bool survives(const std::vector<uint8_t>& file, size_t n_bytes) {
     }
     accepted = false;
     const Code code = code_of(parsed.status());
-    if (code != Code::kFileFormat && code != Code::kFileUnsupported) FAIL("code of " << parsed.status());
+    if (code != Code::kFileFormat && code != Code::kFileUnsupported)
+      FAIL("code of " << parsed.status());
     if (where_of(parsed.status()).offset == kNoOffset) FAIL("no offset in " << parsed.status());
   }
   return accepted;
@@ -63,8 +66,9 @@ TEST_CASE("any byte may be damaged", "[gguf]") {
 TEST_CASE("any eight bytes may become an extreme number", "[gguf]") {
   const auto file = small_good_file();
   for (size_t at = 0; at + 8 <= file.size(); ++at) {
-    for (const uint64_t value : {uint64_t{0}, UINT64_MAX, uint64_t{1} << 63, uint64_t{1} << 32,
-                                 UINT64_MAX - 31, uint64_t{file.size()}, uint64_t{file.size() - at}}) {
+    for (const uint64_t value :
+         {uint64_t{0}, UINT64_MAX, uint64_t{1} << 63, uint64_t{1} << 32, UINT64_MAX - 31,
+          uint64_t{file.size()}, uint64_t{file.size() - at}}) {
       auto damaged = file;
       std::memcpy(&damaged[at], &value, sizeof(value));
       (void)survives(damaged, damaged.size());

@@ -11,7 +11,8 @@
 namespace engine {
 namespace {
 
-// A value of `type` under key "k" whose encoding is `encoded`, refused at `at` bytes after the type.
+// A value of `type` under key "k" whose encoding is `encoded`, refused at `at` bytes after the
+// type.
 void check_value_refused(uint32_t type, const std::vector<uint8_t>& encoded, int64_t at,
                          const std::string& message, Code code = Code::kFileFormat) {
   GgufBuilder builder;
@@ -25,7 +26,9 @@ TEST_CASE("every value type is read back", "[gguf]") {
   builder.scalar<uint8_t>("u8", 200).scalar<int8_t>("i8", -100).scalar<uint16_t>("u16", 60000);
   builder.scalar<int16_t>("i16", -30000).scalar<uint32_t>("u32", 4000000000u);
   builder.scalar<int32_t>("i32", -2000000000).scalar<uint64_t>("u64", UINT64_MAX);
-  builder.scalar<int64_t>("i64", INT64_MIN).scalar<float>("f32", 0.25f).scalar<double>("f64", 1e300);
+  builder.scalar<int64_t>("i64", INT64_MIN)
+      .scalar<float>("f32", 0.25f)
+      .scalar<double>("f64", 1e300);
   builder.scalar<bool>("yes", true).scalar<bool>("no", false).string("text", "a\0b\n");
   builder.string("empty", "").strings("texts", {"", "one", "two"}).strings("no texts", {});
   builder.array<uint8_t>("bytes", {0, 255}).array<int16_t>("shorts", {-1, 7});
@@ -119,27 +122,37 @@ TEST_CASE("lengths beyond the file are refused (case 4a)", "[gguf]") {
     auto with_key = file;
     const auto tail = ByteWriter().put(length).text("abcde").bytes;
     with_key.insert(with_key.end(), tail.begin(), tail.end());
-    check_refused(with_key, Code::kFileFormat, "metadata entry 0", 24,
-                  "metadata entry 0: key length " + std::to_string(length) +
-                      " exceeds the 5 bytes left");
+    check_refused(
+        with_key, Code::kFileFormat, "metadata entry 0", 24,
+        "metadata entry 0: key length " + std::to_string(length) + " exceeds the 5 bytes left");
   }
-  check_value_refused(8, u64(1ull << 40), 0, "string length 1099511627776 exceeds the 0 bytes left");
+  check_value_refused(8, u64(1ull << 40), 0,
+                      "string length 1099511627776 exceeds the 0 bytes left");
+  check_value_refused(9,
+                      ByteWriter().put<uint32_t>(8).put<uint64_t>(1ull << 30).string("abc").bytes,
+                      4, "array count 1073741824 does not fit: at least 8 bytes each, 11 left");
   check_value_refused(
-      9, ByteWriter().put<uint32_t>(8).put<uint64_t>(1ull << 30).string("abc").bytes, 4,
-      "array count 1073741824 does not fit: at least 8 bytes each, 11 left");
-  check_value_refused(9, ByteWriter().put<uint32_t>(0).put<uint64_t>(1ull << 63).put(1).bytes, 4,
-                      "array count 9223372036854775808 does not fit: at least 1 bytes each, 4 left");
-  check_value_refused(9, ByteWriter().put<uint32_t>(12).put<uint64_t>(1ull << 61).bytes, 4,
-                      "array count 2305843009213693952 does not fit: at least 8 bytes each, 0 left");
+      9, ByteWriter().put<uint32_t>(0).put<uint64_t>(1ull << 63).put(1).bytes, 4,
+      "array count 9223372036854775808 does not fit: at least 1 bytes each, 4 left");
+  check_value_refused(
+      9, ByteWriter().put<uint32_t>(12).put<uint64_t>(1ull << 61).bytes, 4,
+      "array count 2305843009213693952 does not fit: at least 8 bytes each, 0 left");
   // The count fits by the minimum size; the strings themselves do not.
-  check_value_refused(
-      9, ByteWriter().put<uint32_t>(8).put<uint64_t>(2).string("abc").put<uint64_t>(9).text("12345678").bytes,
-      12 + 11, "string 1 length 9 exceeds the 8 bytes left");
+  check_value_refused(9,
+                      ByteWriter()
+                          .put<uint32_t>(8)
+                          .put<uint64_t>(2)
+                          .string("abc")
+                          .put<uint64_t>(9)
+                          .text("12345678")
+                          .bytes,
+                      12 + 11, "string 1 length 9 exceeds the 8 bytes left");
   check_value_refused(
       9, ByteWriter().put<uint32_t>(8).put<uint64_t>(2).string("123456").text("1234567").bytes,
       12 + 14, "the file ends inside the string 1 length: 8 bytes needed, 7 left");
   check_value_refused(4, {1, 2}, 0, "the file ends inside the value: 4 bytes needed, 2 left");
-  check_value_refused(9, {8, 0}, 0, "the file ends inside the array element type: 4 bytes needed, 2 left");
+  check_value_refused(9, {8, 0}, 0,
+                      "the file ends inside the array element type: 4 bytes needed, 2 left");
 }
 
 TEST_CASE("empty, overlong and repeated keys are refused (cases 1, 8)", "[gguf]") {
@@ -171,7 +184,8 @@ TEST_CASE("hostile names are shown printable and cut, but kept whole in the plac
 
 TEST_CASE("unknown value types, nested arrays and odd bools are refused (case 9)", "[gguf]") {
   for (uint32_t type : {13u, 256u, 0xFFFFFFFFu}) {
-    check_value_refused(type, {0, 0, 0, 0}, -4, "value type " + std::to_string(type) + " is unknown");
+    check_value_refused(type, {0, 0, 0, 0}, -4,
+                        "value type " + std::to_string(type) + " is unknown");
     check_value_refused(9, ByteWriter().put(type).put<uint64_t>(0).bytes, 0,
                         "array element type " + std::to_string(type) + " is unknown");
   }
@@ -193,9 +207,9 @@ TEST_CASE("a present but bad alignment is refused (case 6)", "[gguf]") {
   for (uint32_t alignment : {0u, 1u, 3u, 4u, 24u, 1u << 21, 1u << 30, 0xFFFFFFFFu}) {
     GgufBuilder builder;
     const auto file = builder.scalar<uint32_t>(key, alignment).build();
-    check_refused(file, Code::kFileFormat, key, builder.value_offset[key],
-                  key + ": " + std::to_string(alignment) +
-                      " is not a power of two from 8 to 1048576");
+    check_refused(
+        file, Code::kFileFormat, key, builder.value_offset[key],
+        key + ": " + std::to_string(alignment) + " is not a power of two from 8 to 1048576");
   }
   for (uint32_t alignment : {8u, 16u, 1u << 20}) {
     GgufBuilder builder;

@@ -54,19 +54,20 @@ TEST_CASE("dimensions must be positive, in every position (case 1)", "[gguf]") {
   };
   const uint64_t kNegative = UINT64_MAX;
   const std::vector<Row> rows = {
-      {{4, 0}, 1, "0"},       {{0}, 0, "0"},          {{4, 0, 1, 1}, 1, "0"},
-      {{0, 4, 1, 1}, 0, "0"}, {{4, 1, 0, 1}, 2, "0"}, {{4, 1, 1, 0}, 3, "0"},
+      {{4, 0}, 1, "0"},          {{0}, 0, "0"},
+      {{4, 0, 1, 1}, 1, "0"},    {{0, 4, 1, 1}, 0, "0"},
+      {{4, 1, 0, 1}, 2, "0"},    {{4, 1, 1, 0}, 3, "0"},
       {{4, kNegative}, 1, "-1"}, {{1ull << 63}, 0, "-9223372036854775808"},
   };
   for (const Row& row : rows) {
     for (const GgufOptions& options : {GgufOptions{}, kMetadataOnly}) {
       GgufBuilder builder;
       const auto file = builder.tensor(tensor_of("t", row.dims, kF32, bytes_of(16))).build();
-      check_refused(file, Code::kFileFormat, "t",
-                    builder.dims_offset["t"] + 8 * static_cast<uint64_t>(row.at),
-                    "t: dimension must be positive, dims[" + std::to_string(row.at) + "] is " +
-                        row.shown,
-                    options);
+      check_refused(
+          file, Code::kFileFormat, "t",
+          builder.dims_offset["t"] + 8 * static_cast<uint64_t>(row.at),
+          "t: dimension must be positive, dims[" + std::to_string(row.at) + "] is " + row.shown,
+          options);
     }
   }
   GgufBuilder builder;
@@ -80,7 +81,8 @@ TEST_CASE("sizes that wrap are refused (case 2)", "[gguf]") {
   const auto refused = [](std::vector<uint64_t> dims, uint32_t type, uint64_t bad_dim,
                           const std::string& message) {
     GgufBuilder builder;
-    const auto file = builder.tensor(tensor_of("t", std::move(dims), type, bytes_of(4 << 20))).build();
+    const auto file =
+        builder.tensor(tensor_of("t", std::move(dims), type, bytes_of(4 << 20))).build();
     const uint64_t at =
         bad_dim == 9 ? builder.type_offset["t"] : builder.dims_offset["t"] + 8 * bad_dim;
     check_refused(file, Code::kFileFormat, "t", at, "t: " + message);
@@ -98,6 +100,7 @@ TEST_CASE("data outside the file or wrapped back into it is refused (case 5)", "
   const auto build = [](uint64_t offset, size_t data_bytes, GgufBuilder* builder) {
     auto tensor = tensor_of("t", {16}, kF32, bytes_of(data_bytes));
     tensor.offset = offset;
+    builder->string("filler", std::string(100, 'x'));  // the header is longer than 64 bytes
     return builder->tensor(tensor).build();
   };
   const auto message = [](uint64_t offset, uint64_t section) {
@@ -107,7 +110,7 @@ TEST_CASE("data outside the file or wrapped back into it is refused (case 5)", "
   GgufBuilder probe;
   const uint64_t file_bytes = build(0, 64, &probe).size();
   const uint64_t data_start = probe.data_start;
-  REQUIRE(data_start % 32 == 0);
+  REQUIRE(data_start > 128);
   for (uint64_t offset : {file_bytes, uint64_t{32}, uint64_t{64}, UINT64_MAX - 31,
                           0 - data_start + 64, 0 - data_start, uint64_t{1} << 63}) {
     GgufBuilder builder;
@@ -150,7 +153,8 @@ TEST_CASE("tensors that share bytes are refused, gaps and any order are not (cas
                   row.refused + ": its data at data offset " + std::to_string(at) +
                       " overlaps that of tensor " + row.other);
   }
-  for (const Row& row : std::vector<Row>{{0, 64, "", ""}, {64, 0, "", ""}, {0, 128, "", ""}, {128, 32, "", ""}}) {
+  for (const Row& row :
+       std::vector<Row>{{0, 64, "", ""}, {64, 0, "", ""}, {0, 128, "", ""}, {128, 32, "", ""}}) {
     GgufBuilder builder;
     const auto file = build(row.first, row.second, &builder);
     CHECK(Gguf::parse(file, test_block_shape).ok());
@@ -164,7 +168,8 @@ TEST_CASE("removed, foreign and unknown types are refused by name and number (ca
     }
     return type == 97 || type == 150 ? "belongs to a fork" : "unknown";
   };
-  for (uint32_t type : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u, 97u, 150u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
+  for (uint32_t type :
+       {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u, 97u, 150u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
     GgufBuilder builder;
     builder.f32("good", {4}, {1, 2, 3, 4});
     const auto file = builder.tensor(tensor_of("t", {32}, type, bytes_of(64))).build();
@@ -241,7 +246,8 @@ TEST_CASE("ten thousand tensors are found by name", "[gguf]") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("data is found for every alignment and every length of the metadata (case 12)", "[gguf]") {
+TEST_CASE("data is found for every alignment and every length of the metadata (case 12)",
+          "[gguf]") {
   for (uint32_t alignment : {8u, 16u, 32u, 64u, 128u, 4096u}) {
     bool ended_on_16_not_32 = false;
     for (size_t length = 0; length < 64; ++length) {

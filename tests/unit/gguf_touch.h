@@ -1,4 +1,5 @@
-// Reads everything that a parsed GGUF offers, so that a sanitizer sees any view that leaves the file.
+// Reads everything that a parsed GGUF offers, so that a sanitizer sees any view that leaves the
+// file.
 #ifndef ENGINE_TESTS_UNIT_GGUF_TOUCH_H_
 #define ENGINE_TESTS_UNIT_GGUF_TOUCH_H_
 
@@ -55,8 +56,12 @@ inline std::vector<uint8_t> small_good_file(uint32_t alignment = 32) {
   GgufBuilder builder;
   builder.alignment = alignment;
   if (alignment != 32) builder.scalar<uint32_t>("general.alignment", alignment);
-  builder.string("general.architecture", "llama").scalar<uint8_t>("u8", 1).scalar<int16_t>("i16", -2);
-  builder.scalar<uint32_t>("llama.block_count", 2).scalar<int64_t>("i64", -3).scalar<float>("f", 1.5f);
+  builder.string("general.architecture", "llama")
+      .scalar<uint8_t>("u8", 1)
+      .scalar<int16_t>("i16", -2);
+  builder.scalar<uint32_t>("llama.block_count", 2)
+      .scalar<int64_t>("i64", -3)
+      .scalar<float>("f", 1.5f);
   builder.scalar<double>("d", 2.5).scalar<bool>("b", true).strings("tokens", {"<s>", "", "a"});
   builder.array<float>("scores", {0, -1, -2}).array<int32_t>("types", {3, 1, 1});
   builder.array<bool>("flags", {true, false}).array<uint8_t>("none", {});

@@ -129,7 +129,8 @@ TEST_CASE("wrapped memory is released once, by its last owner", "[mapped_file]")
     MappedFile first = MappedFile::wrap(memory, release, &seen);
     MappedFile second = std::move(first);
     CHECK(second.bytes().data() == memory.data());
-    CHECK(first.bytes().empty());  // NOLINT(bugprone-use-after-move): the moved-from state is stated
+    CHECK(
+        first.bytes().empty());  // NOLINT(bugprone-use-after-move): the moved-from state is stated
     second.advise(Advice::kDontNeed, 0, 5000);
     CHECK(memory[4096] == 3);
     first = std::move(second);
@@ -164,7 +165,8 @@ TEST_CASE("hints never change what is read", "[mapped_file]") {
   REQUIRE(file.ok());
   for (const Advice advice : {Advice::kNormal, Advice::kSequential, Advice::kRandom,
                               Advice::kWillNeed, Advice::kDontNeed}) {
-    for (uint64_t offset : {uint64_t{0}, uint64_t{5000}, uint64_t{49922}, uint64_t{60000}, UINT64_MAX}) {
+    for (uint64_t offset :
+         {uint64_t{0}, uint64_t{5000}, uint64_t{49922}, uint64_t{60000}, UINT64_MAX}) {
       for (uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{10000}, UINT64_MAX}) {
         file->advise(advice, offset, length);
       }

@@ -46,7 +46,8 @@ TEST_CASE("activation quantiser rounds ties to even", "[quant]") {
   CHECK(block.sum == sum);
 }
 
-TEST_CASE("activation quantiser takes the scale from the largest magnitude of either sign", "[quant]") {
+TEST_CASE("activation quantiser takes the scale from the largest magnitude of either sign",
+          "[quant]") {
   bool finite = false;
   const ActQ8x32 block = quantize_one({1.0f, -254.0f, 2.0f}, &finite);
   CHECK(block.d == 2.0f);
@@ -55,7 +56,8 @@ TEST_CASE("activation quantiser takes the scale from the largest magnitude of ei
   CHECK(block.q[2] == 1);
   // Whatever amax is, the extreme element becomes exactly +-127 and nothing leaves the range.
   for (uint32_t i = 1; i < 100000; ++i) {
-    const float amax = std::ldexp(1.0f + static_cast<float>(i) * 0x1p-17f, static_cast<int>(i % 200) - 100);
+    const float amax =
+        std::ldexp(1.0f + static_cast<float>(i) * 0x1p-17f, static_cast<int>(i % 200) - 100);
     const ActQ8x32 swept = quantize_one({-amax}, &finite);
     if (swept.q[0] != -127 || swept.d != amax / 127.0f) FAIL_CHECK("amax " << amax);
   }
@@ -107,7 +109,8 @@ TEST_CASE("activation quantiser reports NaN and infinities at every position", "
 
 TEST_CASE("the 256-element quantiser has one scale and sums of sixteen", "[quant]") {
   std::vector<float> x(512);
-  for (int i = 0; i < 512; ++i) x[static_cast<size_t>(i)] = static_cast<float>((i * 37) % 255 - 127);
+  for (int i = 0; i < 512; ++i)
+    x[static_cast<size_t>(i)] = static_cast<float>((i * 37) % 255 - 127);
   x[0] = 127;  // scale 1: the numbers are the inputs
   x[256] = -127;
   ActQ8x256 blocks[2];

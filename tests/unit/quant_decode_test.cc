@@ -78,8 +78,8 @@ TEST_CASE("dequantize_row gives the recorded values bit for bit", "[quant]") {
     size_t wrong = 0;
     for (size_t i = 0; i < decoded.size(); ++i) {
       const bool both_nan = std::isnan(decoded[i]) && std::isnan(recording.values[i]);
-      wrong += !both_nan && std::bit_cast<uint32_t>(decoded[i]) !=
-                                std::bit_cast<uint32_t>(recording.values[i]);
+      wrong += !both_nan &&
+               std::bit_cast<uint32_t>(decoded[i]) != std::bit_cast<uint32_t>(recording.values[i]);
     }
     CHECK(wrong == 0);
     seen.insert(recording.name);
