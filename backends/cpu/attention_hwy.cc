@@ -94,8 +94,8 @@ HWY_INLINE float finish_scores(const AttentionArgs& args, int64_t base, int64_t 
   const auto first = hn::Set(di, static_cast<int32_t>(begin - base));
   const auto past = hn::Set(di, static_cast<int32_t>(end - base));
   VF max = minus_inf;
-  for (int64_t j = (begin - base) / kVirtualLanes * kVirtualLanes; j < end - base;
-       j += kLanesF) {
+  const int64_t groups_end = (end - base + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
+  for (int64_t j = (begin - base) / kVirtualLanes * kVirtualLanes; j < groups_end; j += kLanesF) {
     VF s = hn::Mul(hn::Load(d, scores + j), scale);
     if (args.softcap > 0.0f) s = softcap_v(d, s, cap);
     const auto index = hn::Iota(di, static_cast<int32_t>(j));
