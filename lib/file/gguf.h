@@ -1,4 +1,4 @@
-// GGUF v2/v3: typed metadata and tensor table of one file, fully validated, borrowed from its bytes.
+// GGUF v2/v3: typed metadata and tensor table of one file, validated, borrowed from its bytes.
 #ifndef ENGINE_LIB_FILE_GGUF_H_
 #define ENGINE_LIB_FILE_GGUF_H_
 
@@ -48,7 +48,7 @@ struct GgufOptions {
 };
 
 // Bytes per block and elements per block of a ggml type id, and its name. For an unknown one
-// {0, 0, why it is refused}. Given by the caller so that file/ needs no knowledge of weight formats.
+// {0, 0, why it is refused}. Given by the caller: file/ knows no weight formats.
 struct BlockShape {
   uint32_t elements = 0;
   uint32_t bytes = 0;
@@ -58,10 +58,10 @@ using BlockShapeFn = BlockShape (*)(uint32_t ggml_type);
 
 class Gguf {
  public:
-  // `bytes` is the whole file and must outlive the result; its first byte lies at a multiple of 4 in
-  // memory (weights are read in place), else kArgument. Every error names the key or tensor and the
-  // file offset, in the message too. Time and memory are linear in the metadata; no allocation is
-  // above 4 x bytes.size() + 16 MiB.
+  // `bytes` is the whole file and must outlive the result; its first byte lies at a multiple of 4
+  // in memory (weights are read in place), else kArgument. Every error names the key or tensor and
+  // the file offset, in the message too. Time and memory are linear in the metadata; no allocation
+  // is above 4 x bytes.size() + 16 MiB.
   // Stricter than the format: arrays inside arrays, alignments above 1 MiB and tensors that share
   // bytes are refused. More lenient than its writers: aligned offsets in any order and with gaps;
   // padding at the end may be missing.
@@ -79,16 +79,17 @@ class Gguf {
   // Into bytes(). nullptr when the size is unknown or the data lies outside (after metadata_only).
   const uint8_t* tensor_data(const GgufTensor& tensor) const;
 
-  // Typed reads. Absent: nullopt. Present with a type that cannot hold the asked kind: kModelKey naming
-  // the key. Integers are read from any integer width (negative or too large for the target: an error),
-  // floats from f32 or f64.
+  // Typed reads. Absent: nullopt. Present with a type that cannot hold the asked kind: kModelKey
+  // naming the key. Integers are read from any integer width (negative or too large for the target:
+  // an error), floats from f32 or f64.
   absl::StatusOr<std::optional<uint64_t>> get_uint(std::string_view key) const;
   absl::StatusOr<std::optional<int64_t>> get_int(std::string_view key) const;
   absl::StatusOr<std::optional<double>> get_float(std::string_view key) const;
   absl::StatusOr<std::optional<bool>> get_bool(std::string_view key) const;
   absl::StatusOr<std::optional<std::string_view>> get_string(std::string_view key) const;
   // Arrays; integer arrays are widened, bool arrays read as 0/1.
-  absl::StatusOr<std::optional<std::vector<std::string_view>>> get_strings(std::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<std::string_view>>> get_strings(
+      std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> get_ints(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<float>>> get_floats(std::string_view key) const;
 

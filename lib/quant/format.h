@@ -1,4 +1,4 @@
-// One row per weight format: name, ggml type id, block elements and bytes, activation type of its dots.
+// One row per weight format: name, ggml id, block elements and bytes, activation type of dots.
 #ifndef ENGINE_LIB_QUANT_FORMAT_H_
 #define ENGINE_LIB_QUANT_FORMAT_H_
 
@@ -29,13 +29,14 @@ struct FormatInfo {
   bool executable;              // false: sized and named, but refused by the forward pass
 };
 
-// The row of a ggml type id; nullptr for an unknown, removed or foreign one. Formats that are only sized
-// (IQ*, TQ*, MXFP4, integers) have rows too, with executable = false.
+// The row of a ggml type id; nullptr for an unknown, removed or foreign one. Formats that are only
+// sized (IQ*, TQ*, MXFP4, integers) have rows too, with executable = false.
 const FormatInfo* format_info(uint32_t ggml_type);
 inline const FormatInfo* format_info(Format format) {
   return format_info(static_cast<uint32_t>(format));
 }
-// Why a type id is refused: "removed from GGUF, re-quantise the model", "belongs to a fork", "unknown".
+// Why a type id is refused: "removed from GGUF, re-quantise the model", "belongs to a fork",
+// "unknown".
 std::string_view refused_reason(uint32_t ggml_type);
 
 }  // namespace engine
