@@ -88,8 +88,7 @@ absl::StatusOr<int32_t> Sampler::choose(std::span<const float> logits, double un
   const Penalties penalties{repeat_factor(params_), params_.frequency_penalty,
                             params_.presence_penalty};
   switch (candidates_.fill(logits, window_.counts(), penalties)) {
-    case Candidates::Fill::kOk:
-      break;
+    case Candidates::Fill::kOk: break;
     case Candidates::Fill::kNonFinite:
       return error(Code::kNonFinite, "a logit is NaN or +infinity");
     case Candidates::Fill::kNone:

@@ -39,9 +39,7 @@ TEST_CASE("float_state: denormals and rounding are IEEE inside a guard") {
     denormal = product(0x1p-126f, 0.5f);
     from_denormal = product(0x1p-130f, 0x1p20f);
     nearest = product(1 + 0x1p-23f, 1 + 0x1p-23f);
-    {
-      const FloatStateGuard nested;
-    }
+    { const FloatStateGuard nested; }
     (void)product(3.0f, 0x1.fffffep-1f);
     inside_flags = _mm_getcsr();
   }

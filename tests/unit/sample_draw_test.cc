@@ -160,7 +160,8 @@ TEST_CASE("sample_draw: masked tokens are never drawn, extreme values stay in or
   for (int i = 0; i < 200; ++i) CHECK(*sampler.sample(std::vector<float>{-kInf, 0, -kInf}) == 1);
 
   p.temperature = std::numeric_limits<float>::denorm_min();
-  p.repeat_penalty = std::numeric_limits<float>::denorm_min();  // lifts token 0 to the largest float
+  p.repeat_penalty =
+      std::numeric_limits<float>::denorm_min();  // lifts token 0 to the largest float
   Sampler extreme = *Sampler::create(p);
   extreme.accept(0);
   const float largest = std::numeric_limits<float>::max();
@@ -172,8 +173,8 @@ TEST_CASE("sample_draw: logits that are no numbers are refused and change nothin
   p.presence_penalty = 1;
   Sampler sampler = *Sampler::create(p);
   Sampler untouched = sampler;
-  const std::vector<std::vector<float>> bad = {
-      {0, kNan, 1}, {kNan}, {0, kInf}, {kInf, kInf}, {-kInf}, {-kInf, -kInf, -kInf}};
+  const std::vector<std::vector<float>> bad = {{0, kNan, 1}, {kNan},  {0, kInf},
+                                               {kInf, kInf}, {-kInf}, {-kInf, -kInf, -kInf}};
   for (const std::vector<float>& logits : bad) {
     const absl::StatusOr<int32_t> id = sampler.sample(logits);
     REQUIRE_FALSE(id.ok());

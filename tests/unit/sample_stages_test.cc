@@ -24,13 +24,13 @@ struct Scored {
 std::vector<Scored> reference_survivors(const SamplerParams& p, const std::vector<int32_t>& history,
                                         const std::vector<float>& logits) {
   std::vector<Scored> list;
-  const size_t n_window =
-      p.penalty_last_n < 0 ? history.size()
-                           : std::min(history.size(), static_cast<size_t>(p.penalty_last_n));
+  const size_t n_window = p.penalty_last_n < 0
+                              ? history.size()
+                              : std::min(history.size(), static_cast<size_t>(p.penalty_last_n));
   for (size_t id = 0; id < logits.size(); ++id) {
     if (logits[id] == -kInf) continue;
-    const auto count = std::count(history.end() - static_cast<std::ptrdiff_t>(n_window), history.end(),
-                                  static_cast<int32_t>(id));
+    const auto count = std::count(history.end() - static_cast<std::ptrdiff_t>(n_window),
+                                  history.end(), static_cast<int32_t>(id));
     double z = logits[id];
     if (count > 0) {
       const double r = p.repeat_penalty == 0 ? 1.0 : p.repeat_penalty;
@@ -90,7 +90,8 @@ class Source {
       if (coarse) v = std::round(v * 2) / 2;
       if (one_in(9)) v = -kInf;
     }
-    z[static_cast<size_t>(below(static_cast<uint32_t>(n)))] = 1.5f;  // at least one token is allowed
+    z[static_cast<size_t>(below(static_cast<uint32_t>(n)))] =
+        1.5f;  // at least one token is allowed
     return z;
   }
 

@@ -18,7 +18,8 @@ struct Host {
   uint32_t last_n_tasks = 0;
 
   // Runs the tasks backwards, each on a thread of its own.
-  static void parallel_for(void* user, uint32_t n_tasks, void (*task)(void*, uint32_t), void* data) {
+  static void parallel_for(void* user, uint32_t n_tasks, void (*task)(void*, uint32_t),
+                           void* data) {
     Host& host = *static_cast<Host*>(user);
     ++host.n_calls;
     host.last_n_tasks = n_tasks;

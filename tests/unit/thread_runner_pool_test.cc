@@ -1,4 +1,8 @@
 // The pool: every task once, real concurrency, sleeping and waking, state of its threads, shutdown.
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -7,10 +11,6 @@
 #include <set>
 #include <thread>
 #include <vector>
-
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
