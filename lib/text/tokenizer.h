@@ -20,7 +20,8 @@ enum class TokenType : uint8_t {
 };
 
 enum class BosPolicy : int32_t { kModelDefault = 0, kNone = 1, kForce = 2 };
-// Which added tokens are matched in text (formats/text.md 4.2).
+// Which added tokens are matched in text. A user-defined piece without ASCII punctuation (a run of white
+// space, a letter) is ordinary text of its vocabulary and matched at every level.
 enum class SpecialPolicy : int32_t { kPlain = 0, kUserDefined = 1, kAll = 2 };
 
 enum class EndReason : int32_t { kEos = 1, kEot = 2, kEom = 3, kFim = 4, kName = 5 };  // kName: a guess by text
@@ -40,6 +41,15 @@ struct TokenizerOptions {
   // An absent or unknown pre-tokenizer name is an error unless this is set; then `default` is used and
   // pretokenizer_fallback() tells so.
   bool allow_pretokenizer_fallback = false;
+  // A merge entry without a space, or that names a piece the vocabulary lacks, is an error; else it is
+  // left out and counted in skipped_merges().
+  bool strict = false;
+};
+
+// A stretch of a text, with the added tokens that may be matched inside it.
+struct TextPart {
+  std::string_view text;
+  SpecialPolicy special = SpecialPolicy::kPlain;
 };
 
 class Tokenizer {
@@ -57,6 +67,10 @@ class Tokenizer {
   // when `at_start`. Used by chat rendering.
   virtual absl::Status encode_append(std::string_view text, SpecialPolicy special, bool at_start,
                                      std::vector<int32_t>* ids) const = 0;
+  // The same for one text given in parts: added tokens are matched inside each part by its own policy, all
+  // else is tokenized as if the parts were one string.
+  virtual absl::Status encode_parts(std::span<const TextPart> parts, bool at_start,
+                                    std::vector<int32_t>* ids) const = 0;
   // Raw bytes of a token in running text. Control tokens give nothing unless `with_special`. A token
   // outside [0, vocab_size) gives nothing.
   virtual std::string token_bytes(int32_t id, bool with_special) const = 0;
@@ -69,6 +83,10 @@ class Tokenizer {
   virtual std::string_view model_name() const = 0;  // "llama", "gpt2"
   virtual std::string_view pre_name() const = 0;    // pre-tokenizer in force, "" where none
   virtual bool pretokenizer_fallback() const = 0;
+  virtual int64_t skipped_merges() const = 0;
+  // The Unicode normal form that the model's text had in training and that encode() does not apply ("NFC"),
+  // "" where there is none: such text gets other ids than in training unless it is in that form.
+  virtual std::string_view missing_normaliser() const = 0;
   virtual TokenType type(int32_t id) const = 0;
   virtual std::string_view piece(int32_t id) const = 0;  // as stored in the file
   virtual std::optional<int32_t> find(std::string_view piece) const = 0;  // lowest id of that stored text
@@ -76,7 +94,7 @@ class Tokenizer {
   virtual std::optional<int32_t> eos() const = 0;
   virtual bool adds_bos() const = 0;
   virtual bool adds_eos() const = 0;
-  virtual std::span<const EndToken> end_tokens() const = 0;  // formats/text.md 4.5, ascending ids
+  virtual std::span<const EndToken> end_tokens() const = 0;  // ascending ids
 };
 
 }  // namespace engine

@@ -1,0 +1,136 @@
+// Byte-level BPE (model `gpt2`): words by the pre-tokenizer, bytes as symbols, merges by rank.
+#include <array>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/text/bpe.h"
+#include "lib/text/byte_map.h"
+#include "lib/text/pretokenize.h"
+#include "lib/text/utf8_scan.h"
+#include "lib/text/vocab_tokenizer.h"
+
+namespace engine {
+
+namespace {
+
+// The piece text of raw bytes.
+std::string mapped(std::string_view bytes) {
+  std::string text;
+  for (char byte : bytes) utf8_append(kByteToCodePoint[static_cast<uint8_t>(byte)], &text);
+  return text;
+}
+
+// Back again; what is not of the alphabet stays as it is.
+std::string unmapped(std::string_view text) {
+  std::string bytes;
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    if (step.valid && step.scalar < kByteMapEnd && kCodePointToByte[step.scalar] >= 0) {
+      bytes.push_back(static_cast<char>(kCodePointToByte[step.scalar]));
+    } else {
+      bytes.append(text.substr(0, step.n_bytes));
+    }
+    text.remove_prefix(step.n_bytes);
+  }
+  return bytes;
+}
+
+class BpeTokenizer final : public VocabTokenizer {
+ public:
+  BpeTokenizer(Vocab vocab, Pretokenizer pretokenizer, bool fallback)
+      : VocabTokenizer(std::move(vocab), pretokenizer.rule().adds_bos),
+        pretokenizer_(std::move(pretokenizer)),
+        bpe_(this->vocab().merges()),
+        fallback_(fallback) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const char text = static_cast<char>(byte);
+      byte_ids_[byte] = this->vocab().find_ordinary(mapped({&text, 1}));
+    }
+  }
+
+  using VocabTokenizer::index_special;
+  std::string_view pre_name() const override { return pretokenizer_.rule().name; }
+  bool pretokenizer_fallback() const override { return fallback_; }
+  std::string_view missing_normaliser() const override {
+    return pretokenizer_.rule().nfc ? "NFC" : "";
+  }
+  bool strips_leading_space() const override { return false; }
+
+  std::string token_bytes(int32_t id, bool with_special) const override {
+    if (!vocab().has(id)) return "";
+    switch (vocab().type(id)) {
+      case TokenType::kNormal:
+      case TokenType::kByte:
+        return unmapped(vocab().piece(id));
+      case TokenType::kUserDefined:
+        return std::string(vocab().piece(id));
+      case TokenType::kControl:
+      case TokenType::kUnknown:
+        return with_special ? std::string(vocab().piece(id)) : "";
+      case TokenType::kUndefined:
+      case TokenType::kUnused:
+        break;
+    }
+    return "";
+  }
+
+ protected:
+  absl::Status encode_ordinary(std::string_view text, std::vector<int32_t>* ids) const override {
+    std::vector<size_t> ends;
+    ENGINE_RETURN_IF_ERROR(pretokenizer_.split(text, &ends));
+    Bpe::Work work;
+    std::vector<int32_t> symbols;
+    size_t begin = 0;
+    for (size_t end : ends) {
+      const std::string_view word = text.substr(begin, end - begin);
+      begin = end;
+      if (pretokenizer_.rule().ignore_merges) {
+        const int32_t id = vocab().find_ordinary(mapped(word));
+        if (id >= 0) {
+          ids->push_back(id);
+          continue;
+        }
+      }
+      symbols.clear();
+      for (char c : word) {
+        const uint8_t byte = static_cast<uint8_t>(c);
+        if (byte_ids_[byte] < 0) {
+          return error(Code::kTokenizer, absl::StrCat("byte ", byte, " of the text has no token"));
+        }
+        symbols.push_back(byte_ids_[byte]);
+      }
+      bpe_.merge(symbols, &work, ids);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Pretokenizer pretokenizer_;
+  Bpe bpe_;
+  bool fallback_;
+  std::array<int32_t, 256> byte_ids_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(Vocab vocab,
+                                                              const TokenizerOptions& options,
+                                                              uint64_t pre_offset) {
+  const PretokenizeRule* rule = vocab.pre.has_value() ? find_pretokenize_rule(*vocab.pre) : nullptr;
+  const bool fallback = rule == nullptr;
+  if (fallback && !options.allow_pretokenizer_fallback) {
+    return error_at(Code::kTokenizer, "tokenizer.ggml.pre", pre_offset,
+                    vocab.pre.has_value()
+                        ? absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not known")
+                        : "the file names no pre-tokenizer");
+  }
+  if (fallback) rule = find_pretokenize_rule("default");
+  ENGINE_ASSIGN_OR_RETURN(Pretokenizer pretokenizer, Pretokenizer::create(*rule));
+  auto tokenizer =
+      std::make_unique<BpeTokenizer>(std::move(vocab), std::move(pretokenizer), fallback);
+  ENGINE_RETURN_IF_ERROR(tokenizer->index_special());
+  return tokenizer;
+}
+
+}  // namespace engine
