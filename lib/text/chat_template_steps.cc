@@ -46,7 +46,7 @@ bool read_literal(std::string_view code, size_t* at, std::string* value) {
   return false;
 }
 
-std::string quoted(std::string_view value) {
+std::string quote_literal(std::string_view value) {
   std::string out = "'";
   for (char c : value) {
     if (c == '\'' || c == '\\') out.push_back('\\');
@@ -85,8 +85,8 @@ bool read_operands(std::string_view code, std::vector<Operand>* operands) {
       if (operand.code.empty() && !operand.is_literal) {
         operand = {true, value};
       } else {
-        if (operand.is_literal) operand = {false, quoted(operand.code)};
-        operand.code += quoted(value);
+        if (operand.is_literal) operand = {false, quote_literal(operand.code)};
+        operand.code += quote_literal(value);
       }
       continue;
     }
@@ -96,7 +96,7 @@ bool read_operands(std::string_view code, std::vector<Operand>* operands) {
       ++at;
       continue;
     }
-    if (operand.is_literal) operand = {false, quoted(operand.code)};
+    if (operand.is_literal) operand = {false, quote_literal(operand.code)};
     if (c == '(' || c == '[' || c == '{') ++depth;
     if (c == ')' || c == ']' || c == '}') --depth;
     bool is_key = false;
@@ -106,7 +106,7 @@ bool read_operands(std::string_view code, std::vector<Operand>* operands) {
       if (rest.size() > key.size() && (is_name(rest[key.size()]) || rest[key.size()] == '(')) {
         continue;
       }
-      operand.code += "[" + quoted(key.substr(1)) + "]";
+      operand.code += "[" + quote_literal(key.substr(1)) + "]";
       at += key.size();
       is_key = true;
     }
@@ -134,7 +134,7 @@ bool add_tag(bool is_statement, std::string_view code, std::vector<TemplateStep>
     std::string joined;
     for (const Operand& operand : operands) {
       if (!joined.empty()) joined += "+";
-      joined += operand.is_literal ? quoted(operand.code) : operand.code;
+      joined += operand.is_literal ? quote_literal(operand.code) : operand.code;
     }
     steps->push_back({Kind::kStatement, joined});
     return true;
