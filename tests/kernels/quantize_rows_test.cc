@@ -114,7 +114,7 @@ TEST_CASE("the quantise rows follow the rule on values chosen by hand") {
           row.key.act == ActType::kQ8x32 ? offsetof(ActQ8x32, q) : offsetof(ActQ8x256, q);
       int sum = 0;
       for (size_t i = 0; i < 8; ++i) {
-        CHECK(static_cast<int8_t>(result.bytes[q_offset + i]) == want[i]);
+        CHECK(int{static_cast<int8_t>(result.bytes[q_offset + i])} == want[i]);
         sum += want[i];
       }
       if (row.key.act == ActType::kQ8x32) {
