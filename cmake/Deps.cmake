@@ -28,6 +28,7 @@ else()
 endif()
 set(ENGINE_DEPS_DIR "${engine_deps_dir}" CACHE PATH "source trees made by cmake/install_deps.sh")
 
+set(CMAKE_POLICY_DEFAULT_CMP0063 NEW)
 set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
 set(BUILD_SHARED_LIBS OFF)
 set(BUILD_TESTING OFF)
