@@ -42,14 +42,24 @@ class Cursor {
   // n_bytes <= left().
   void skip(uint64_t n_bytes) { at_ += n_bytes; }
 
-  // Steps over a u64 length and that many bytes; false, without moving, when they are not all
-  // there.
-  bool skip_string() {
+  // A u64 length and that many bytes; false, without moving, when they are not all there. The error
+  // is made apart, so that a table of good names costs no text.
+  bool take_string(std::string_view* text) {
     if (left() < 8) return false;
     const uint64_t length = load_unaligned<uint64_t>(here());
     if (length > left() - 8) return false;
+    *text = {reinterpret_cast<const char*>(here() + 8), static_cast<size_t>(length)};
     at_ += 8 + length;
     return true;
+  }
+  // Why take_string() failed here.
+  absl::Status string_error(std::string_view owner, std::string_view what) {
+    const uint64_t start = at_;
+    uint64_t length = 0;
+    ENGINE_RETURN_IF_ERROR(read(owner, absl::StrCat(what, " length"), &length));
+    return gguf_error(
+        Code::kFileFormat, owner, start,
+        absl::StrCat(what, " length ", length, " exceeds the ", left(), " bytes left"));
   }
 
   // `owner` and `what` are for the message.
@@ -62,21 +72,6 @@ class Cursor {
     }
     *value = load_unaligned<T>(here());
     at_ += sizeof(T);
-    return absl::OkStatus();
-  }
-
-  // A u64 length and that many bytes.
-  absl::Status read_string(std::string_view owner, std::string_view what, std::string_view* text) {
-    const uint64_t start = at_;
-    uint64_t length = 0;
-    ENGINE_RETURN_IF_ERROR(read(owner, absl::StrCat(what, " length"), &length));
-    if (length > left()) {
-      return gguf_error(
-          Code::kFileFormat, owner, start,
-          absl::StrCat(what, " length ", length, " exceeds the ", left(), " bytes left"));
-    }
-    *text = {reinterpret_cast<const char*>(here()), static_cast<size_t>(length)};
-    at_ += length;
     return absl::OkStatus();
   }
 
@@ -203,9 +198,9 @@ absl::Status read_array(Cursor* cursor, GgufValue* value) {
   }
   const uint64_t start = cursor->offset();
   for (uint64_t i = 0; i < value->count; ++i) {
-    if (cursor->skip_string()) continue;
-    std::string_view text;  // reads it again for the error
-    return cursor->read_string(value->key, absl::StrCat("string ", i), &text);
+    std::string_view text;
+    if (cursor->take_string(&text)) continue;
+    return cursor->string_error(value->key, absl::StrCat("string ", i));
   }
   value->data_bytes = cursor->offset() - start;
   return absl::OkStatus();
@@ -213,11 +208,11 @@ absl::Status read_array(Cursor* cursor, GgufValue* value) {
 
 absl::Status read_value(Cursor* cursor, uint64_t index, GgufValue* value) {
   const uint64_t key_at = cursor->offset();
-  const std::string entry = absl::StrCat("metadata entry ", index);
-  ENGINE_RETURN_IF_ERROR(cursor->read_string(entry, "key", &value->key));
-  if (value->key.empty()) return gguf_error(Code::kFileFormat, entry, key_at, "empty key");
+  const auto entry = [index] { return absl::StrCat("metadata entry ", index); };
+  if (!cursor->take_string(&value->key)) return cursor->string_error(entry(), "key");
+  if (value->key.empty()) return gguf_error(Code::kFileFormat, entry(), key_at, "empty key");
   if (value->key.size() > kMaxKeyBytes) {
-    return gguf_error(Code::kFileFormat, entry, key_at,
+    return gguf_error(Code::kFileFormat, entry(), key_at,
                       absl::StrCat("key of ", value->key.size(), " bytes, at most ", kMaxKeyBytes,
                                    " are allowed"));
   }
@@ -227,7 +222,7 @@ absl::Status read_value(Cursor* cursor, uint64_t index, GgufValue* value) {
     ENGINE_RETURN_IF_ERROR(read_array(cursor, value));
   } else if (value->type == GgufType::kString) {
     std::string_view text;
-    ENGINE_RETURN_IF_ERROR(cursor->read_string(value->key, "string", &text));
+    if (!cursor->take_string(&text)) return cursor->string_error(value->key, "string");
     value->data = reinterpret_cast<const uint8_t*>(text.data());
     value->data_bytes = text.size();
   } else {
@@ -262,13 +257,13 @@ absl::StatusOr<uint64_t> read_alignment(const GgufValue* value) {
 
 // Name and dimensions, and their product.
 absl::Status read_shape(Cursor* cursor, uint64_t index, GgufTensor* tensor, uint64_t* n_elements) {
-  const std::string entry = absl::StrCat("tensor ", index);
-  ENGINE_RETURN_IF_ERROR(cursor->read_string(entry, "name", &tensor->name));
+  const auto entry = [index] { return absl::StrCat("tensor ", index); };
+  if (!cursor->take_string(&tensor->name)) return cursor->string_error(entry(), "name");
   if (tensor->name.empty()) {
-    return gguf_error(Code::kFileFormat, entry, tensor->info_offset, "empty name");
+    return gguf_error(Code::kFileFormat, entry(), tensor->info_offset, "empty name");
   }
   if (tensor->name.size() > kMaxTensorNameBytes) {
-    return gguf_error(Code::kFileFormat, entry, tensor->info_offset,
+    return gguf_error(Code::kFileFormat, entry(), tensor->info_offset,
                       absl::StrCat("name of ", tensor->name.size(), " bytes, at most ",
                                    kMaxTensorNameBytes, " are allowed"));
   }
