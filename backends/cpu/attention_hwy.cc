@@ -1,12 +1,15 @@
-// Vector rows of attention: the float sequence of AttentionArgs, lanes being positions for K and head
-// dimensions for V.
+// Vector rows of attention: the float sequence of AttentionArgs, lanes being positions for K and
+// head dimensions for V.
+// clang-format off: the order matters, foreach_target.h includes this file once per target
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/attention_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "backends/cpu/lane_tree-inl.h"
@@ -29,7 +32,8 @@ HWY_INLINE VF load_n(const hwy::float16_t* from, size_t n) {
 }
 HWY_INLINE VF load_n(const float* from, size_t n) { return hn::LoadN(DF(), from, n); }
 
-// Dots of q with kVectors * kLanesF neighbouring positions of one page. k: [Dk][64] from the first one on.
+// Dots of q with kVectors * kLanesF neighbouring positions of one page. k: [Dk][64] from the first
+// one on.
 template <size_t kVectors, class Stored>
 HWY_INLINE void dot_positions(const float* q, int64_t head_dim_k, const Stored* k, float* scores) {
   const DF d;
@@ -83,7 +87,8 @@ HWY_INLINE void dot_groups(const Head<Stored>& head, int64_t base, int64_t begin
   }
 }
 
-// Turns raw dots into scores, with -inf for positions outside [begin, end), and returns the largest.
+// Turns raw dots into scores, with -inf for positions outside [begin, end), and returns the
+// largest.
 HWY_INLINE float finish_scores(const AttentionArgs& args, int64_t base, int64_t begin, int64_t end,
                                float* scores) {
   const DF d;
@@ -107,7 +112,8 @@ HWY_INLINE float finish_scores(const AttentionArgs& args, int64_t base, int64_t 
   return hn::ReduceMax(d, max);
 }
 
-// scores = exp(scores - max); returns their sum by the lane tree. exp(-inf) = +0 adds nothing to a lane.
+// scores = exp(scores - max); returns their sum by the lane tree. exp(-inf) = +0 adds nothing to a
+// lane.
 HWY_INLINE float exponentiate(int64_t begin, int64_t end, float max, float* scores) {
   const DF d;
   const VF max_v = hn::Set(d, max);
@@ -124,8 +130,9 @@ HWY_INLINE float exponentiate(int64_t begin, int64_t end, float max, float* scor
   return lane_tree_sum_v(lanes);
 }
 
-// o[dim ..] = sum over the positions of [begin, end) of weight * v, for kVectors vectors of dimensions.
-// `count` is the dimensions left; below a vector's width the last one is loaded in part.
+// o[dim ..] = sum over the positions of [begin, end) of weight * v, for kVectors vectors of
+// dimensions. `count` is the dimensions left; below a vector's width the last one is loaded in
+// part.
 template <size_t kVectors, class Stored>
 HWY_INLINE void weigh_dims(const Head<Stored>& head, int64_t begin, int64_t end, int64_t dim,
                            int64_t count, const float* weights, float* o) {
@@ -172,7 +179,8 @@ struct SplitResult {
   float sum;
 };
 
-// One split: positions [begin, end) of one absolute block of kAttentionSplit. Fills o, padded to vectors.
+// One split: positions [begin, end) of one absolute block of kAttentionSplit. Fills o, padded to
+// vectors.
 template <class Stored>
 HWY_INLINE SplitResult attend_split(const Head<Stored>& head, int64_t begin, int64_t end,
                                     float* scores, float* o) {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu/cpu_kernels.h"
 #include "backends/cpu/lane_tree.h"
 #include "backends/cpu/math_scalar.h"
-#include "backends/cpu/cpu_kernels.h"
 #include "lib/base/half.h"
 
 namespace engine {
@@ -15,8 +15,8 @@ float load(float value) { return value; }
 
 // One split: positions [begin, end) of one absolute block of kAttentionSplit. Fills o[0 .. Dv).
 template <class Stored>
-void attend_split(const AttentionArgs& args, const float* q, int64_t kv_head, int64_t begin, int64_t end,
-                  float* scores, float* o, float* max_out, float* sum_out) {
+void attend_split(const AttentionArgs& args, const float* q, int64_t kv_head, int64_t begin,
+                  int64_t end, float* scores, float* o, float* max_out, float* sum_out) {
   float max = -INFINITY;
   for (int64_t j = begin; j < end; ++j) {
     const int64_t slot = j % kKvPagePositions;

@@ -1,9 +1,12 @@
 // Vector rows that store keys and values into KV pages (layout: contract/op.h).
+// clang-format off: the order matters, foreach_target.h includes this file once per target
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kv_store_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
+
 #include <limits>
 
 #include "backends/cpu/lane_tree-inl.h"
@@ -54,7 +57,8 @@ void kv_store(const void* raw_args) {
     const int64_t position = args.first_position + t;
     uint8_t* page = args.kv.pages[position / kKvPagePositions];
     const int64_t slot = position % kKvPagePositions;
-    Stored* k_page = reinterpret_cast<Stored*>(page + args.kv.k_offset_bytes) + slot;  // [G][Dk][64]
+    Stored* k_page =
+        reinterpret_cast<Stored*>(page + args.kv.k_offset_bytes) + slot;        // [G][Dk][64]
     Stored* v_page = reinterpret_cast<Stored*>(page + args.kv.v_offset_bytes);  // [G][64][Dv]
     const float* k = args.k + t * args.k_stride;
     const float* v = args.v + t * args.v_stride;
@@ -68,7 +72,8 @@ void kv_store(const void* raw_args) {
       Stored* v_out = v_page + (g * kKvPagePositions + slot) * args.head_dim_v;
       for (int64_t i = 0; i < args.head_dim_v; i += n) {
         const int64_t count = HWY_MIN(n, args.head_dim_v - i);
-        convert_some<Type>(v + g * args.head_dim_v + i, static_cast<size_t>(count), v_out + i, finite);
+        convert_some<Type>(v + g * args.head_dim_v + i, static_cast<size_t>(count), v_out + i,
+                           finite);
       }
     }
   }

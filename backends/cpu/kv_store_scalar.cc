@@ -16,9 +16,7 @@ struct F16 {
 struct F32 {
   using Stored = float;
   static Stored store(float x) { return x; }
-  static bool finite(Stored x) {
-    return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u;
-  }
+  static bool finite(Stored x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u; }
 };
 
 template <class Type>

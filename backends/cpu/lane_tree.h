@@ -1,7 +1,8 @@
 // The one float reduction: 16 virtual lanes and a fixed tree, whatever the register width.
 //
-// Element i of a row belongs to lane i mod 16 and joins it in increasing i; a lane that gets nothing stays
-// +0. The tree then adds halves: lane[i] += lane[i + w] for i < w, with w = 8, 4, 2, 1.
+// Element i of a row belongs to lane i mod 16 and joins it in increasing i; a lane that gets
+// nothing stays +0. The tree then adds halves: lane[i] += lane[i + w] for i < w, with w = 8, 4,
+// 2, 1.
 #ifndef ENGINE_BACKENDS_CPU_LANE_TREE_H_
 #define ENGINE_BACKENDS_CPU_LANE_TREE_H_
 

@@ -60,8 +60,8 @@ HWY_INLINE V silu_v(D d, V x) {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V gelu_tanh_v(D d, V x) {
-  const V u2 = hn::Mul(
-      x, hn::MulAdd(hn::Set(d, math::kGelu3), hn::Mul(x, x), hn::Set(d, math::kGelu1)));
+  const V u2 =
+      hn::Mul(x, hn::MulAdd(hn::Set(d, math::kGelu3), hn::Mul(x, x), hn::Set(d, math::kGelu1)));
   return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_v(d, hn::Neg(u2))));
 }
 

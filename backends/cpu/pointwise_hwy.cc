@@ -1,9 +1,12 @@
 // Vector rows of the element-wise ops: add, gated activation, soft-cap, finite check.
+// clang-format off: the order matters, foreach_target.h includes this file once per target
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/pointwise_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
+
 #include <limits>
 
 #include "backends/cpu/lane_tree-inl.h"

@@ -2,8 +2,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "backends/cpu/math_scalar.h"
 #include "backends/cpu/cpu_kernels.h"
+#include "backends/cpu/math_scalar.h"
 
 namespace engine {
 namespace {
@@ -26,8 +26,8 @@ void gated_act(const void* raw_args) {
     const float* up = args.up + row * args.stride;
     float* out = args.out + row * args.stride;
     for (int64_t i = 0; i < args.width; ++i) {
-      const float a = args.act == Activation::kSilu ? math::silu_f32(gate[i])
-                                                    : math::gelu_tanh_f32(gate[i]);
+      const float a =
+          args.act == Activation::kSilu ? math::silu_f32(gate[i]) : math::gelu_tanh_f32(gate[i]);
       out[i] = a * up[i];
     }
   }

@@ -1,8 +1,8 @@
 // Scalar row of RMSNorm: the float sequence of RmsNormArgs.
 #include <cmath>
 
-#include "backends/cpu/lane_tree.h"
 #include "backends/cpu/cpu_kernels.h"
+#include "backends/cpu/lane_tree.h"
 
 namespace engine {
 namespace {

@@ -1,9 +1,12 @@
 // Vector row of the rotary embedding.
+// clang-format off: the order matters, foreach_target.h includes this file once per target
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/rope_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
+
 #include <cmath>
 #include <cstring>
 

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t highway_bits(Target target) {
   switch (target) {
     case Target::kScalar: return 0;
-    case Target::kNeon: return HWY_NEON | HWY_NEON_WITHOUT_AES | HWY_NEON_BF16;
+    case Target::kNeon: return HWY_NEON_WITHOUT_AES;
     case Target::kAvx2: return HWY_AVX2;
     case Target::kAvx3: return HWY_AVX3;
     case Target::kAvx3Dl: return HWY_AVX3_DL;

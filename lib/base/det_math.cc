@@ -9,14 +9,14 @@
 namespace engine {
 namespace {
 
-// Adding and subtracting it rounds to the nearest integer, even on ties; the integer is then in the low bits
-// of the sum, in two's complement.
+// Adding and subtracting it rounds to the nearest integer, even on ties; the integer is then in the
+// low bits of the sum, in two's complement.
 constexpr double kRoundMagic = 0x1.8p+52;
 constexpr double kLog2E = 0x1.71547652b82fep+0;
-constexpr double kLn2Hi = 0x1.62e42feep-1;         // 32 bits of ln 2, so n * kLn2Hi is exact for n < 2^21
-constexpr double kLn2Lo = 0x1.a39ef35793c76p-33;   // the rest
+constexpr double kLn2Hi = 0x1.62e42feep-1;  // 32 bits of ln 2, so n * kLn2Hi is exact for n < 2^21
+constexpr double kLn2Lo = 0x1.a39ef35793c76p-33;  // the rest
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
-constexpr double kHalfPiHi = 0x1.921fb54442d18p+0;  // pi / 2 rounded to a double
+constexpr double kHalfPiHi = 0x1.921fb54442d18p+0;   // pi / 2 rounded to a double
 constexpr double kHalfPiLo = 0x1.1a62633145c07p-54;  // the rest
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -34,7 +34,8 @@ Double2 two_sum(double a, double b) {
   return {sum, (a - (sum - b_part)) + (b - b_part)};
 }
 
-// e^(hi + lo). With |r| <= ln 2 / 2 the Taylor series to r^13 leaves r^14/14! < 5e-18 of the result.
+// e^(hi + lo). With |r| <= ln 2 / 2 the Taylor series to r^13 leaves r^14/14! < 5e-18 of the
+// result.
 double exp_double2(Double2 x) {
   if (x.hi > 709.782712893384) return kInf;
   if (x.hi < -708.0) return 0.0;
@@ -66,8 +67,9 @@ double exp_double2(Double2 x) {
   return (p * power_of_two(half)) * power_of_two(integer - half);
 }
 
-// log of a finite normal x > 0, relative error about 2^-58. x = m * 2^e with m in [sqrt(1/2), sqrt(2));
-// log m = 2 atanh(s), s = (m - 1)/(m + 1), |s| < 0.1716: the series to s^21 leaves s^22/23 < 2^-60 of it.
+// log of a finite normal x > 0, relative error about 2^-58. x = m * 2^e with m in [sqrt(1/2),
+// sqrt(2)); log m = 2 atanh(s), s = (m - 1)/(m + 1), |s| < 0.1716: the series to s^21 leaves
+// s^22/23 < 2^-60 of it.
 Double2 log_double2(double x) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   int64_t e = static_cast<int64_t>(bits >> 52) - 1023;
@@ -113,7 +115,8 @@ double det_log(double x) {
 }
 
 double det_pow(double base, double exponent) {
-  if (!(base >= std::numeric_limits<double>::min()) || base == kInf || exponent != exponent) return kNan;
+  if (!(base >= std::numeric_limits<double>::min()) || base == kInf || exponent != exponent)
+    return kNan;
   if (exponent == 0.0) return 1.0;
   const Double2 l = log_double2(base);
   const double hi = exponent * l.hi;
@@ -122,8 +125,9 @@ double det_pow(double base, double exponent) {
   return exp_double2({hi, lo});
 }
 
-// x = n * pi/2 + r with |r| <= pi/4. x - n * kHalfPiHi is a multiple of 2^-53 below 1, so the fma is exact;
-// the second step adds half an ulp of r. The Taylor series to r^17 and r^16 leave less than 3e-18.
+// x = n * pi/2 + r with |r| <= pi/4. x - n * kHalfPiHi is a multiple of 2^-53 below 1, so the fma
+// is exact; the second step adds half an ulp of r. The Taylor series to r^17 and r^16 leave less
+// than 3e-18.
 SinCos det_sin_cos(double x) {
   if (!(std::fabs(x) <= 1073741824.0)) return {kNan, kNan};
   const double t = std::fma(x, kTwoOverPi, kRoundMagic);

@@ -28,7 +28,8 @@ class AttentionCase {
         random_floats(rng, positions_ * shape.kv.n_kv_heads * shape.kv.head_dim_k, -3.0f, 3.0f);
     const Floats v =
         random_floats(rng, positions_ * shape.kv.n_kv_heads * shape.kv.head_dim_v, -3.0f, 3.0f);
-    REQUIRE(store_kv(scalar_entry(Op::kKvStore, shape.type), shape.kv, k, v, 0, positions_, pages_));
+    REQUIRE(
+        store_kv(scalar_entry(Op::kKvStore, shape.type), shape.kv, k, v, 0, positions_, pages_));
   }
 
   int64_t q_stride() const { return shape_.n_heads * shape_.kv.head_dim_k + 3; }
@@ -42,15 +43,23 @@ class AttentionCase {
   Floats run(KernelEntry entry, int64_t begin, int64_t end) const {
     Floats out(shape_.n_tokens * out_stride(), -7.0f);
     Floats scratch(attention_scratch_floats(shape_.kv.head_dim_v), kNanF);
-    const AttentionArgs args = {.q = q_.data(), .q_stride = q_stride(), .n_heads = shape_.n_heads,
+    const AttentionArgs args = {.q = q_.data(),
+                                .q_stride = q_stride(),
+                                .n_heads = shape_.n_heads,
                                 .n_kv_heads = shape_.kv.n_kv_heads,
                                 .head_dim_k = shape_.kv.head_dim_k,
-                                .head_dim_v = shape_.kv.head_dim_v, .scale = scale(),
-                                .softcap = shape_.softcap, .window = shape_.window,
+                                .head_dim_v = shape_.kv.head_dim_v,
+                                .scale = scale(),
+                                .softcap = shape_.softcap,
+                                .window = shape_.window,
                                 .first_position = shape_.first_position,
-                                .n_tokens = shape_.n_tokens, .item_begin = begin, .item_end = end,
-                                .kv = pages_.layer(), .out = out.data(),
-                                .out_stride = out_stride(), .scratch = scratch.data()};
+                                .n_tokens = shape_.n_tokens,
+                                .item_begin = begin,
+                                .item_end = end,
+                                .kv = pages_.layer(),
+                                .out = out.data(),
+                                .out_stride = out_stride(),
+                                .scratch = scratch.data()};
     entry(&args);
     return out;
   }

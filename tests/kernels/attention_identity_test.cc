@@ -1,5 +1,6 @@
-// Gate A of attention: every row gives the scalar row's bits at page, group and split edges, with windows,
-// soft-cap, shared KV heads and odd head sizes; unwritten slots hold NaN and must not be felt.
+// Gate A of attention: every row gives the scalar row's bits at page, group and split edges, with
+// windows, soft-cap, shared KV heads and odd head sizes; unwritten slots hold NaN and must not be
+// felt.
 #include "tests/kernels/attention_case.h"
 
 namespace engine::test {
@@ -43,28 +44,39 @@ TEST_CASE("attention rows give the scalar row's bits at every edge of positions"
 TEST_CASE("attention rows give the scalar row's bits with every window") {
   Rng rng(32);
   for (const KvType type : kTypes) {
-    for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 300, 512, 1000}) {
+    for (const int64_t window :
+         {1, 2, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 300, 512, 1000}) {
       for (const int64_t length : {1, 40, 64, 256, 257, 300, 511, 512, 520, 770}) {
-        check_identity({.type = type, .n_heads = 2, .kv = {1, 16, 8}, .first_position = length - 1,
-                        .window = window}, rng);
+        check_identity({.type = type,
+                        .n_heads = 2,
+                        .kv = {1, 16, 8},
+                        .first_position = length - 1,
+                        .window = window},
+                       rng);
       }
     }
-    check_identity({.type = type, .kv = {2, 24, 24}, .first_position = 240, .n_tokens = 40,
-                    .window = 30}, rng);
+    check_identity(
+        {.type = type, .kv = {2, 24, 24}, .first_position = 240, .n_tokens = 40, .window = 30},
+        rng);
   }
 }
 
 TEST_CASE("attention rows give the scalar row's bits for every head shape") {
   Rng rng(33);
   for (const KvType type : kTypes) {
-    for (const KvShape kv : {KvShape{3, 64, 64}, KvShape{1, 80, 80}, KvShape{2, 128, 128},
-                             KvShape{1, 256, 256}, KvShape{2, 72, 40}, KvShape{1, 33, 17},
-                             KvShape{1, 192, 128}, KvShape{2, 8, 5}, KvShape{1, 1, 1},
-                             KvShape{1, 96, 100}, KvShape{1, 20, 31}}) {
+    for (const KvShape kv :
+         {KvShape{3, 64, 64}, KvShape{1, 80, 80}, KvShape{2, 128, 128}, KvShape{1, 256, 256},
+          KvShape{2, 72, 40}, KvShape{1, 33, 17}, KvShape{1, 192, 128}, KvShape{2, 8, 5},
+          KvShape{1, 1, 1}, KvShape{1, 96, 100}, KvShape{1, 20, 31}}) {
       for (const int64_t shared : {1, 3}) {
         for (const float softcap : {0.0f, 2.0f, 50.0f}) {
-          check_identity({.type = type, .n_heads = kv.n_kv_heads * shared, .kv = kv,
-                          .first_position = 299, .n_tokens = 1, .softcap = softcap}, rng);
+          check_identity({.type = type,
+                          .n_heads = kv.n_kv_heads * shared,
+                          .kv = kv,
+                          .first_position = 299,
+                          .n_tokens = 1,
+                          .softcap = softcap},
+                         rng);
         }
       }
     }
@@ -73,7 +85,8 @@ TEST_CASE("attention rows give the scalar row's bits for every head shape") {
 
 TEST_CASE("attention items are independent: any ranges give the whole's bits") {
   Rng rng(34);
-  const AttentionShape shape = {.n_heads = 6, .kv = {2, 24, 24}, .first_position = 260, .n_tokens = 3};
+  const AttentionShape shape = {
+      .n_heads = 6, .kv = {2, 24, 24}, .first_position = 260, .n_tokens = 3};
   const AttentionCase problem(shape, rng);
   const auto check = [&](KernelEntry entry) {
     const Floats whole = problem.run(entry, 0, problem.n_items());
@@ -86,7 +99,8 @@ TEST_CASE("attention items are independent: any ranges give the whole's bits") {
           for (int64_t d = 0; d < 24; ++d) {
             const bool inside = item >= begin && item < end;
             const float want = inside ? whole[at + d] : -7.0f;
-            if (part[at + d] != want) FAIL("item " << item << " of [" << begin << ", " << end << ")");
+            if (part[at + d] != want)
+              FAIL("item " << item << " of [" << begin << ", " << end << ")");
           }
         }
       }

@@ -1,4 +1,5 @@
-// The scalar attention against a softmax in double over the stored keys and values, within a derived bound.
+// The scalar attention against a softmax in double over the stored keys and values, within a
+// derived bound.
 #include <algorithm>
 
 #include "tests/kernels/attention_case.h"
@@ -8,12 +9,14 @@ namespace {
 
 // Compares every output; returns the largest error in parts of its bound.
 //
-// With u = 2^-24, first order: a score s = scale * sum q k has error ds <= (Dk + 2) u * scale * sum |q k|; the
-// cap does not amplify it and adds 6 u cap. The weight e = exp(s - m) has a relative error of
-// dw <= 2 ds + u |s - m| + 2 u (s, m, the difference, exp's 1 ulp). A split's sum adds up to 256 roundings, its
-// l (16 lanes of 16 and 4 levels) 20; each merge rescales and adds: 2 for the factors' exp, their arguments'
-// u |m - m'|, 3 roundings; the end has 2. Numerator and denominator errors add up:
-//   |error| <= (2 max dw + (256 + 20 + 2 splits (2 * 2 + A + 3) + 2) u) sum e|v| / l, A = max |s - m|.
+// With u = 2^-24, first order: a score s = scale * sum q k has error ds <= (Dk + 2) u * scale * sum
+// |q k|; the cap does not amplify it and adds 6 u cap. The weight e = exp(s - m) has a relative
+// error of dw <= 2 ds + u |s - m| + 2 u (s, m, the difference, exp's 1 ulp). A split's sum adds up
+// to 256 roundings, its l (16 lanes of 16 and 4 levels) 20; each merge rescales and adds: 2 for the
+// factors' exp, their arguments' u |m - m'|, 3 roundings; the end has 2. Numerator and denominator
+// errors add up:
+//   |error| <= (2 max dw + (256 + 20 + 2 splits (2 * 2 + A + 3) + 2) u) sum e|v| / l
+// with A = max |s - m|.
 double worst_part(const AttentionShape& shape, Rng& rng) {
   const AttentionCase problem(shape, rng);
   const Floats got = problem.run(scalar_entry(Op::kAttention, shape.type), 0, problem.n_items());
@@ -32,14 +35,15 @@ double worst_part(const AttentionShape& shape, Rng& rng) {
       for (const int64_t j : seen) {
         double dot = 0, magnitude = 0;
         for (int64_t d = 0; d < dk; ++d) {
-          const double term = static_cast<double>(problem.q()[t * problem.q_stride() + h * dk + d]) *
-                              problem.pages().k(j, g, d);
+          const double term =
+              static_cast<double>(problem.q()[t * problem.q_stride() + h * dk + d]) *
+              problem.pages().k(j, g, d);
           dot += term;
           magnitude += std::fabs(term);
         }
         double s = dot * problem.scale();
-        score_error =
-            std::max(score_error, static_cast<double>(dk + 2) * kUnit * problem.scale() * magnitude);
+        score_error = std::max(score_error,
+                               static_cast<double>(dk + 2) * kUnit * problem.scale() * magnitude);
         if (shape.softcap > 0) {
           const double cap = shape.softcap;
           s = cap * std::tanh(s / cap);
@@ -62,8 +66,7 @@ double worst_part(const AttentionShape& shape, Rng& rng) {
           want += term;
           magnitude += std::fabs(term);
         }
-        const double error =
-            std::fabs(got[t * problem.out_stride() + h * dv + d] - want / sum);
+        const double error = std::fabs(got[t * problem.out_stride() + h * dv + d] - want / sum);
         worst = std::max(worst, error / (relative * magnitude / sum));
       }
     }
@@ -80,8 +83,12 @@ TEST_CASE("the scalar attention is the softmax of the visible positions") {
       for (const int64_t window : {0, 1, 33, 300}) {
         for (const int64_t first : {0, 5, 63, 255, 256, 600}) {
           CAPTURE(type, softcap, window, first);
-          const AttentionShape shape = {.type = type, .n_heads = 4, .kv = {2, 40, 24},
-                                        .first_position = first, .n_tokens = 3, .softcap = softcap,
+          const AttentionShape shape = {.type = type,
+                                        .n_heads = 4,
+                                        .kv = {2, 40, 24},
+                                        .first_position = first,
+                                        .n_tokens = 3,
+                                        .softcap = softcap,
                                         .window = window};
           CHECK(worst_part(shape, rng) <= 1.0);
         }

@@ -1,4 +1,5 @@
-// KV pages for the tests: a shuffled page table over memory that starts as NaN, and readers of one value.
+// KV pages for the tests: a shuffled page table over memory that starts as NaN, and readers of one
+// value.
 #ifndef ENGINE_TESTS_KERNELS_KV_PAGES_H_
 #define ENGINE_TESTS_KERNELS_KV_PAGES_H_
 
@@ -16,7 +17,8 @@ struct KvShape {
   int64_t n_kv_heads, head_dim_k, head_dim_v;
 };
 
-// Pages hold some bytes, K, some bytes, V, some bytes; every byte starts as 0xFF, NaN in f16 and f32.
+// Pages hold some bytes, K, some bytes, V, some bytes; every byte starts as 0xFF, NaN in f16 and
+// f32.
 class KvPages {
  public:
   KvPages(KvType type, const KvShape& shape, int64_t positions) : type_(type), shape_(shape) {
@@ -39,7 +41,8 @@ class KvPages {
   }
   bool same_bytes(const KvPages& other) const {
     for (size_t i = 0; i < pages_.size(); ++i) {
-      if (std::memcmp(pages_[i], other.pages_[i], static_cast<size_t>(page_bytes_)) != 0) return false;
+      if (std::memcmp(pages_[i], other.pages_[i], static_cast<size_t>(page_bytes_)) != 0)
+        return false;
     }
     return true;
   }
@@ -76,11 +79,17 @@ class KvPages {
 inline bool store_kv(KernelEntry entry, const KvShape& shape, const Floats& k, const Floats& v,
                      int64_t first_position, int64_t n_tokens, const KvPages& pages) {
   bool finite = true;
-  const KvStoreArgs args = {.k = k.data(), .k_stride = k.size() / n_tokens, .v = v.data(),
-                            .v_stride = v.size() / n_tokens, .n_kv_heads = shape.n_kv_heads,
-                            .head_dim_k = shape.head_dim_k, .head_dim_v = shape.head_dim_v,
-                            .first_position = first_position, .n_tokens = n_tokens,
-                            .kv = pages.layer(), .finite = &finite};
+  const KvStoreArgs args = {.k = k.data(),
+                            .k_stride = k.size() / n_tokens,
+                            .v = v.data(),
+                            .v_stride = v.size() / n_tokens,
+                            .n_kv_heads = shape.n_kv_heads,
+                            .head_dim_k = shape.head_dim_k,
+                            .head_dim_v = shape.head_dim_v,
+                            .first_position = first_position,
+                            .n_tokens = n_tokens,
+                            .kv = pages.layer(),
+                            .finite = &finite};
   entry(&args);
   return finite;
 }

@@ -1,4 +1,5 @@
-// KV store: every row writes the bytes of its scalar row and nothing else; values, layout and the finite flag.
+// KV store: every row writes the bytes of its scalar row and nothing else; values, layout and the
+// finite flag.
 #include "tests/kernels/kv_pages.h"
 
 namespace engine::test {
@@ -68,8 +69,8 @@ TEST_CASE("f16 rounding is the same in every row, subnormals included") {
     const float value = f16_to_f32(static_cast<uint16_t>(half));
     const float next = half == 0x7BFF ? 65536.0f : f16_to_f32(static_cast<uint16_t>(half + 1));
     const float middle = 0.5f * (value + next);  // exact
-    for (const float x : {value, std::nextafter(middle, 0.0f), middle,
-                          std::nextafter(middle, 1e9f)}) {
+    for (const float x :
+         {value, std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1e9f)}) {
       if (x < 65520.0f) {
         list.push_back(x);
         list.push_back(-x);

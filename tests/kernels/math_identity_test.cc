@@ -1,10 +1,12 @@
-// Gate A of exp, tanh, silu and gelu_tanh: scalar and vector versions agree in every bit over all floats,
-// on every target; a pinned hash makes other machines (AArch64) answer to the same bits.
+// Gate A of exp, tanh, silu and gelu_tanh: scalar and vector versions agree in every bit over all
+// floats, on every target; a pinned hash makes other machines (AArch64) answer to the same bits.
+// clang-format off: the order matters, foreach_target.h includes this file once per target
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/kernels/math_identity_test.cc"
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
 
 #include "backends/cpu/lane_tree-inl.h"
 #include "backends/cpu/math-inl.h"
@@ -71,7 +73,8 @@ float scalar(int function, float x) {
   }
 }
 
-// Every 4093rd bit pattern (a prime), and the neighbourhoods of the points where the formulas change.
+// Every 4093rd bit pattern (a prime), and the neighbourhoods of the points where the formulas
+// change.
 Floats samples() {
   std::vector<float> list;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -97,8 +100,8 @@ Floats samples() {
 TEST_CASE("f32 math: every target gives the scalar bits") {
   const Floats x = samples();
   // FNV-1a over the bits; all NaNs count as one, since machines differ in the sign of a fresh NaN.
-  constexpr uint64_t kPinned[4] = {0x72a490eafe35a01a, 0xa29640d38719bba2,
-                                    0xb5479ad97b9bee5a, 0x748606d2d69ed34e};
+  constexpr uint64_t kPinned[4] = {0x72a490eafe35a01a, 0xa29640d38719bba2, 0xb5479ad97b9bee5a,
+                                   0x748606d2d69ed34e};
   for (int function = 0; function < 4; ++function) {
     Floats want(x.size());
     uint64_t hash = 0xcbf29ce484222325u;

@@ -86,8 +86,8 @@ TEST_CASE("silu is within 3 ulp") {
   CHECK(std::isnan(math::silu_f32(kNanF)));
 }
 
-// The argument 2u of the exponential carries 3 roundings and the two constants' errors, 4 u |2u| in all, which
-// exp turns into that relative error; besides it as silu, 3 ulp.
+// The argument 2u of the exponential carries 3 roundings and the two constants' errors, 4 u |2u| in
+// all, which exp turns into that relative error; besides it as silu, 3 ulp.
 TEST_CASE("gelu_tanh is within 3 ulp and its argument's rounding") {
   double worst = 0;
   for (const float sign : {-1.0f, 1.0f}) {
@@ -96,7 +96,8 @@ TEST_CASE("gelu_tanh is within 3 ulp and its argument's rounding") {
       const double g = x;
       const double u2 = 2.0 * std::sqrt(2.0 / M_PI) * (g + 0.044715 * g * g * g);
       const double want = g / (1.0 + std::exp(-u2));
-      const double share = 1.0 / (1.0 + std::exp(u2));  // how much of the exponential's error is felt
+      const double share =
+          1.0 / (1.0 + std::exp(u2));  // how much of the exponential's error is felt
       const double bound =
           3.0 * ulp_of(want) + 4.0 * kUnit * std::fabs(u2) * share * std::fabs(want);
       worst = std::max(worst, std::fabs(math::gelu_tanh_f32(x) - want) / bound);

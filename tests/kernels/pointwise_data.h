@@ -1,4 +1,5 @@
-// Buffers, random numbers and the comparison with the scalar row for the tests of non-matmul kernels.
+// Buffers, random numbers and the comparison with the scalar row for the tests of non-matmul
+// kernels.
 #ifndef ENGINE_TESTS_KERNELS_POINTWISE_DATA_H_
 #define ENGINE_TESTS_KERNELS_POINTWISE_DATA_H_
 
@@ -22,7 +23,8 @@ inline constexpr float kInfF = std::numeric_limits<float>::infinity();
 
 using Rng = std::mt19937_64;
 
-// `size` floats, 64-byte aligned, with 64 bytes of NaN behind them that kernels may read and must not use.
+// `size` floats, 64-byte aligned, with 64 bytes of NaN behind them that kernels may read and must
+// not use.
 class Floats {
  public:
   explicit Floats(int64_t size, float value = 0.0f) : size_(size) {
@@ -84,8 +86,8 @@ inline KernelEntry scalar_entry(Op op, KvType kv = KvType::kF16) {
   return resolved->entry;
 }
 
-// Calls check(name, entry) for every row of the op that is not scalar, on every target that runs here.
-// Every target but kScalar must have one.
+// Calls check(name, entry) for every row of the op that is not scalar, on every target that runs
+// here. Every target but kScalar must have one.
 template <class Check>
 void for_each_vector_entry(Op op, KvType kv, Check check) {
   for (const Target target : cpu_targets()) {

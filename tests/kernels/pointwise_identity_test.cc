@@ -20,9 +20,14 @@ TEST_CASE("add rows give the scalar row's bits") {
       const auto run = [&](KernelEntry entry, int alias) {
         Floats x(a), y(b), z(3 * stride, -7.0f);
         Floats& out = alias == 0 ? z : alias == 1 ? x : y;
-        const AddArgs args = {.a = x.data(), .a_stride = stride, .b = y.data(),
-                              .b_stride = one_row ? 0 : stride, .width = width, .n_rows = 3,
-                              .out = out.data(), .out_stride = stride};
+        const AddArgs args = {.a = x.data(),
+                              .a_stride = stride,
+                              .b = y.data(),
+                              .b_stride = one_row ? 0 : stride,
+                              .width = width,
+                              .n_rows = 3,
+                              .out = out.data(),
+                              .out_stride = stride};
         entry(&args);
         return Floats(out);
       };
@@ -49,8 +54,13 @@ TEST_CASE("gated activation rows give the scalar row's bits") {
       const auto run = [&](KernelEntry entry, int alias) {
         Floats x(gate), y(up), z(2 * stride, -7.0f);
         Floats& out = alias == 0 ? z : alias == 1 ? x : y;
-        const GatedActArgs args = {.gate = x.data(), .up = y.data(), .stride = stride,
-                                   .width = width, .n_rows = 2, .act = act, .out = out.data()};
+        const GatedActArgs args = {.gate = x.data(),
+                                   .up = y.data(),
+                                   .stride = stride,
+                                   .width = width,
+                                   .n_rows = 2,
+                                   .act = act,
+                                   .out = out.data()};
         entry(&args);
         return Floats(out);
       };
@@ -74,8 +84,8 @@ TEST_CASE("soft-cap rows give the scalar row's bits") {
       const Floats x = wild_floats(rng, 2 * stride);
       const auto run = [&](KernelEntry entry) {
         Floats out(x);
-        const SoftcapArgs args = {.x = out.data(), .stride = stride, .width = width, .n_rows = 2,
-                                  .cap = cap};
+        const SoftcapArgs args = {
+            .x = out.data(), .stride = stride, .width = width, .n_rows = 2, .cap = cap};
         entry(&args);
         return Floats(out);
       };
@@ -98,8 +108,8 @@ TEST_CASE("finite checks see every place and nothing behind a row") {
         }
         if (bad_at >= 0) x[bad_at] = bad;
         bool finite = before;
-        const CheckFiniteArgs args = {.x = x.data(), .stride = stride, .width = width,
-                                      .n_rows = 2, .finite = &finite};
+        const CheckFiniteArgs args = {
+            .x = x.data(), .stride = stride, .width = width, .n_rows = 2, .finite = &finite};
         entry(&args);
         return finite;
       };

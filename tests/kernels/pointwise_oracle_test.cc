@@ -8,8 +8,14 @@ TEST_CASE("add is the rounded sum") {
   const Floats a = random_floats(rng, 500, -9.0f, 9.0f);
   const Floats b = random_floats(rng, 500, -9.0f, 9.0f);
   Floats out(500);
-  const AddArgs args = {.a = a.data(), .a_stride = 500, .b = b.data(), .b_stride = 500,
-                        .width = 500, .n_rows = 1, .out = out.data(), .out_stride = 500};
+  const AddArgs args = {.a = a.data(),
+                        .a_stride = 500,
+                        .b = b.data(),
+                        .b_stride = 500,
+                        .width = 500,
+                        .n_rows = 1,
+                        .out = out.data(),
+                        .out_stride = 500};
   scalar_entry(Op::kAdd)(&args);
   for (int64_t i = 0; i < 500; ++i) {
     CHECK(out[i] == static_cast<float>(static_cast<double>(a[i]) + static_cast<double>(b[i])));
@@ -24,8 +30,13 @@ TEST_CASE("gated activation is act(gate) * up") {
   const Floats up = random_floats(rng, kWidth, -2.0f, 2.0f);
   for (const Activation act : {Activation::kSilu, Activation::kGeluTanh}) {
     Floats out(kWidth);
-    const GatedActArgs args = {.gate = gate.data(), .up = up.data(), .stride = kWidth,
-                               .width = kWidth, .n_rows = 1, .act = act, .out = out.data()};
+    const GatedActArgs args = {.gate = gate.data(),
+                               .up = up.data(),
+                               .stride = kWidth,
+                               .width = kWidth,
+                               .n_rows = 1,
+                               .act = act,
+                               .out = out.data()};
     scalar_entry(Op::kGatedAct)(&args);
     double worst = 0;
     for (int64_t i = 0; i < kWidth; ++i) {
@@ -33,7 +44,8 @@ TEST_CASE("gated activation is act(gate) * up") {
       const double u2 = 2.0 * std::sqrt(2.0 / M_PI) * (g + 0.044715 * g * g * g);
       const double want = act == Activation::kSilu ? g / (1.0 + std::exp(-g)) * up[i]
                                                    : g / (1.0 + std::exp(-u2)) * up[i];
-      // The exponent's argument is rounded 3 times (gelu) or not at all; exp turns that into a relative error.
+      // The exponent's argument is rounded 3 times (gelu) or not at all; exp turns that into a
+      // relative error.
       const double argument = act == Activation::kSilu ? 0.0 : 4.0 * std::fabs(u2);
       const double bound = (2.0 * 4.0 + 1.0 + argument) * kUnit * std::fabs(want);
       worst = std::max(worst, std::fabs(out[i] - want) / bound);
@@ -48,13 +60,14 @@ TEST_CASE("soft-cap is cap * tanh(x / cap)") {
   const Floats x = random_floats(rng, kWidth, -200.0f, 200.0f);
   for (const float cap : {1.0f, 30.0f, 50.0f}) {
     Floats out(x);
-    const SoftcapArgs args = {.x = out.data(), .stride = kWidth, .width = kWidth, .n_rows = 1,
-                              .cap = cap};
+    const SoftcapArgs args = {
+        .x = out.data(), .stride = kWidth, .width = kWidth, .n_rows = 1, .cap = cap};
     scalar_entry(Op::kSoftcap)(&args);
     double worst = 0;
     for (int64_t i = 0; i < kWidth; ++i) {
       const double want = cap * std::tanh(static_cast<double>(x[i]) / cap);
-      // 2 ulp of tanh, one rounding each of the quotient (tanh does not amplify it) and the product.
+      // 2 ulp of tanh, one rounding each of the quotient (tanh does not amplify it) and the
+      // product.
       worst = std::max(worst, std::fabs(out[i] - want) / ((2 * 2 + 2) * kUnit * std::fabs(want)));
     }
     CHECK(worst <= 1.0);

@@ -34,12 +34,14 @@ TEST_CASE("det_exp and det_log are within 1 ulp, det_pow within 2") {
   double exp_worst = 0, log_worst = 0, pow_worst = 0;
   for (int i = 0; i < 300000; ++i) {
     const double x = sequence(state) * 1400.0 - 700.0;
-    exp_worst = std::max(exp_worst, error_in_ulp(det_exp(x), std::exp(static_cast<long double>(x))));
+    exp_worst =
+        std::max(exp_worst, error_in_ulp(det_exp(x), std::exp(static_cast<long double>(x))));
     const double near_one = 0.5 + sequence(state);
     const double any = std::ldexp(near_one, static_cast<int>(sequence(state) * 2000.0) - 1000);
     for (const double y : {near_one, any}) {
       if (y == 1.0) continue;
-      log_worst = std::max(log_worst, error_in_ulp(det_log(y), std::log(static_cast<long double>(y))));
+      log_worst =
+          std::max(log_worst, error_in_ulp(det_log(y), std::log(static_cast<long double>(y))));
     }
     const double base = 2.0 + sequence(state) * 1e7;
     const double exponent = sequence(state) * 4.0 - 2.0;

@@ -1,4 +1,5 @@
-// resolve_kernel: filter, cost, table order, reasons, errors; and the names and coverage of the table.
+// resolve_kernel: filter, cost, table order, reasons, errors; and the names and coverage of the
+// table.
 #include <catch2/catch_test_macros.hpp>
 #include <regex>
 #include <set>
@@ -16,8 +17,8 @@ constexpr Target kAllTargets[] = {Target::kScalar, Target::kNeon,   Target::kAvx
 // Every key that a model can need.
 std::vector<KernelKey> needed_keys() {
   std::vector<KernelKey> keys;
-  for (const Op op : {Op::kRmsNorm, Op::kAdd, Op::kRopeAngles, Op::kRope, Op::kGatedAct, Op::kSoftcap,
-                      Op::kCheckFinite}) {
+  for (const Op op : {Op::kRmsNorm, Op::kAdd, Op::kRopeAngles, Op::kRope, Op::kGatedAct,
+                      Op::kSoftcap, Op::kCheckFinite}) {
     keys.push_back({.op = op});
   }
   for (const Op op : {Op::kKvStore, Op::kAttention}) {
@@ -36,7 +37,9 @@ std::vector<KernelKey> needed_keys() {
   return keys;
 }
 
-bool is_scalar(const KernelRow* row) { return std::string_view(row->name).ends_with("__cpu_scalar"); }
+bool is_scalar(const KernelRow* row) {
+  return std::string_view(row->name).ends_with("__cpu_scalar");
+}
 
 }  // namespace
 
@@ -87,8 +90,10 @@ TEST_CASE("a key that no row serves is refused by name") {
     return std::string(resolved.status().message());
   };
   // Q4_K dots need blocks of 256.
-  const std::string matmul = refused({.op = Op::kMatmul, .format = Format::kQ4_K,
-                                      .layout = Layout::kStored, .act = ActType::kQ8x32});
+  const std::string matmul = refused({.op = Op::kMatmul,
+                                      .format = Format::kQ4_K,
+                                      .layout = Layout::kStored,
+                                      .act = ActType::kQ8x32});
   CHECK(matmul == "no kernel for matmul of Q4_K by q8x32 on target scalar");
   CHECK(refused({.op = Op::kEmbed, .format = Format::kF32, .layout = Layout::kNone}) ==
         "no kernel for embed of F32 on target scalar");
