@@ -153,6 +153,18 @@ TEST_CASE("sample_draw: window 0 turns penalties off, -1 keeps all, negative ids
   }
 }
 
+TEST_CASE("sample_draw: a repeat penalty of 0 is off") {
+  SamplerParams p;
+  p.repeat_penalty = 0;
+  Sampler sampler = *Sampler::create(p);
+  sampler.accept(0);
+  CHECK(*sampler.sample(std::vector<float>{1, 2}) == 1);
+  p.frequency_penalty = 0.5f;  // the window is in use, the repetition still costs nothing
+  Sampler counting = *Sampler::create(p);
+  counting.accept(0);
+  CHECK(*counting.sample(std::vector<float>{1, 2}) == 1);
+}
+
 TEST_CASE("sample_draw: masked tokens are never drawn, extreme values stay in order") {
   SamplerParams p = warm(4);
   p.temperature = 1000;

@@ -219,7 +219,7 @@ TEST_CASE("sample_stages: ties go to the lowest id") {
 }
 
 TEST_CASE("sample_stages: a token at the threshold is kept") {
-  // Four equal tokens: the sum reaches one half with the second, min_p 1 keeps all that equal the best.
+  // Four equal tokens: the sum reaches one half with the second; min_p 1 keeps the best and its equals.
   const std::vector<float> logits = {3, 3, 3, 3};
   Candidates candidates;
   REQUIRE(candidates.fill(logits, {}, {}) == Candidates::Fill::kOk);
@@ -229,6 +229,24 @@ TEST_CASE("sample_stages: a token at the threshold is kept") {
   CHECK(ids_of(candidates) == std::vector<int32_t>{0, 1});
   candidates.keep_top_p(0);
   CHECK(ids_of(candidates) == std::vector<int32_t>{0});
+  REQUIRE(candidates.fill(logits, {}, {}) == Candidates::Fill::kOk);
+  candidates.keep_top_k(3);
+  candidates.keep_min_p(1);  // of a sorted list
+  CHECK(ids_of(candidates) == std::vector<int32_t>{0, 1, 2});
+}
+
+TEST_CASE("sample_stages: penalties keep logits finite") {
+  const float largest = std::numeric_limits<float>::max();
+  Candidates candidates;
+  Penalties lift;
+  lift.repeat = 1e-30;
+  Penalties sink;
+  sink.frequency = 1e38;
+  const std::vector<TokenWindow::Count> counts = {{0, 3}, {1, 4000000000u}};
+  REQUIRE(candidates.fill(std::vector<float>{1e20f, 0}, counts, lift) == Candidates::Fill::kOk);
+  CHECK(candidates.kept()[0].logit == largest);
+  REQUIRE(candidates.fill(std::vector<float>{0, -1e20f}, counts, sink) == Candidates::Fill::kOk);
+  CHECK(candidates.kept()[1].logit == -largest);
 }
 
 }  // namespace engine

@@ -35,7 +35,7 @@ TEST_CASE("sample_window: counts are those of the last n tokens after every push
   for (const int32_t last_n : {-1, 0, 1, 2, 3, 7, 64, 65, 130, 2147483647}) {
     TokenWindow window(last_n);
     std::vector<int32_t> all;
-    Rng rng(static_cast<uint64_t>(last_n + 2));
+    Rng rng(static_cast<uint64_t>(last_n) + 2);
     for (int i = 0; i < 400; ++i) {
       // Few distinct ids, so that tokens repeat inside the window; sometimes the largest id.
       const auto id = static_cast<int32_t>(rng.next() % 12);

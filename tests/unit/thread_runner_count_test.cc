@@ -64,7 +64,7 @@ TEST_CASE("thread_runner_count: version 2, the tightest of a group and its ances
   CHECK(quota_with(files) == 2.5);
   files["/sys/fs/cgroup/a/b/cpu.max"] = "100000 100000\n";
   CHECK(quota_with(files) == 1.0);
-  // In a container the group's path is that of the outside, the limit lies at the root of the mount.
+  // In a container the path is that of the outside, the limit lies at the root of the mount.
   CHECK(quota_with({{"/proc/self/cgroup", "0::/../outside\n"},
                     {"/sys/fs/cgroup/cpu.max", "400000 100000\n"}}) == 4.0);
   CHECK(quota_with({{"/proc/self/cgroup", "0::/\n"},
