@@ -57,7 +57,8 @@ absl::Status read_struct(const T* in, size_t min_bytes, T* out) {
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(in);
   for (size_t i = sizeof(T); i < size; ++i) {
-    if (bytes[i] != 0) return error(Code::kTooNew, "the struct sets fields that this library does not know");
+    if (bytes[i] != 0)
+      return error(Code::kTooNew, "the struct sets fields that this library does not know");
   }
   *out = T{};
   std::memcpy(static_cast<void*>(out), in, std::min<size_t>(size, sizeof(T)));

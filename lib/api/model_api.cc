@@ -41,7 +41,8 @@ absl::StatusOr<engine::MappedFile> map_source(const engine_model_params& params,
     return engine::error(Code::kArgument, "exactly one of path, fd and data must be given");
   }
   if (params.path != nullptr) return engine::MappedFile::open_path(params.path);
-  if (params.fd >= 0) return engine::MappedFile::open_descriptor(params.fd, params.offset, params.length);
+  if (params.fd >= 0)
+    return engine::MappedFile::open_descriptor(params.fd, params.offset, params.length);
   release->disarm();
   return engine::MappedFile::wrap({static_cast<const uint8_t*>(params.data), params.length},
                                   params.release_data, params.release_user);
@@ -126,7 +127,8 @@ void fill_text_info(const engine::Model& m, engine_model_info* info) {
   copy_text(t.model_name(), info->tokenizer, sizeof(info->tokenizer));
   copy_text(t.pre_name(), info->pretokenizer, sizeof(info->pretokenizer));
   if (m.chat_family != engine::ChatFamily::kUnknown) {
-    copy_text(engine::chat_family_name(m.chat_family), info->chat_family, sizeof(info->chat_family));
+    copy_text(engine::chat_family_name(m.chat_family), info->chat_family,
+              sizeof(info->chat_family));
   }
 }
 
@@ -198,7 +200,8 @@ uint64_t engine_model_metadata_count(const engine_model* model) {
   return model == nullptr ? 0 : model->model->file.values().size();
 }
 
-int32_t engine_model_metadata_at(const engine_model* model, uint64_t index, engine_metadata* entry) {
+int32_t engine_model_metadata_at(const engine_model* model, uint64_t index,
+                                 engine_metadata* entry) {
   return guard(nullptr, [&]() -> absl::Status {
     if (index >= engine_model_metadata_count(model)) {
       return engine::error(Code::kArgument, "the index is past the end");
@@ -212,9 +215,11 @@ int32_t engine_model_metadata_at(const engine_model* model, uint64_t index, engi
 int32_t engine_model_metadata_find(const engine_model* model, const char* key,
                                    engine_metadata* entry) {
   return guard(nullptr, [&]() -> absl::Status {
-    if (model == nullptr || key == nullptr) return engine::error(Code::kArgument, "a pointer is NULL");
+    if (model == nullptr || key == nullptr)
+      return engine::error(Code::kArgument, "a pointer is NULL");
     const engine::GgufValue* found = model->model->file.find(key);
-    if (found == nullptr) return engine::error_at(Code::kArgument, key, engine::kNoOffset, "no such key");
+    if (found == nullptr)
+      return engine::error_at(Code::kArgument, key, engine::kNoOffset, "no such key");
     engine_metadata value = ENGINE_METADATA_INIT;
     fill_metadata(*found, &value);
     return write_struct(value, entry);
@@ -229,7 +234,8 @@ int32_t engine_metadata_string(const engine_metadata* entry, uint64_t index, con
     }
     if (entry->type != ENGINE_VALUE_ARRAY || entry->element_type != ENGINE_VALUE_STRING ||
         index >= entry->count) {
-      return engine::error(Code::kArgument, "not an array of strings, or the index is past the end");
+      return engine::error(Code::kArgument,
+                           "not an array of strings, or the index is past the end");
     }
     const auto* p = static_cast<const uint8_t*>(entry->data);
     const uint8_t* const end = p + entry->data_bytes;
@@ -254,7 +260,8 @@ uint64_t engine_model_tensor_count(const engine_model* model) {
   return model == nullptr ? 0 : model->model->file.tensors().size();
 }
 
-int32_t engine_model_tensor_at(const engine_model* model, uint64_t index, engine_tensor_info* info) {
+int32_t engine_model_tensor_at(const engine_model* model, uint64_t index,
+                               engine_tensor_info* info) {
   return guard(nullptr, [&]() -> absl::Status {
     if (index >= engine_model_tensor_count(model)) {
       return engine::error(Code::kArgument, "the index is past the end");

@@ -1,11 +1,10 @@
 // engine.h, session: create, decode, truncate, cancel, look.
-#include "lib/session/session.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "lib/api/api_common.h"
 #include "lib/base/thread_runner.h"
+#include "lib/session/session.h"
 
 using engine::Code;
 using engine::api::guard;
@@ -33,7 +32,8 @@ absl::StatusOr<engine::Target> choose_target(const char* name) {
     if (engine::target_name(target) == name) return target;
     absl::StrAppend(&known, known.empty() ? "" : ", ", engine::target_name(target));
   }
-  return engine::error(Code::kDevice, absl::StrCat("CPU target \"", name, "\" is not available here; available: ", known));
+  return engine::error(Code::kDevice, absl::StrCat("CPU target \"", name,
+                                                   "\" is not available here; available: ", known));
 }
 
 absl::StatusOr<std::unique_ptr<engine::ThreadRunner>> make_runner(const engine_host& host,
@@ -112,7 +112,8 @@ int32_t engine_session_create(const engine_model* model, const engine_session_pa
       options.progress_user = const_cast<engine_host*>(&model->host);
     }
     ENGINE_ASSIGN_OR_RETURN(auto runner, make_runner(model->host, p.n_threads));
-    *session = std::make_unique<engine_session>(*model->program, std::move(runner), options).release();
+    *session =
+        std::make_unique<engine_session>(*model->program, std::move(runner), options).release();
     return absl::OkStatus();
   });
 }
@@ -136,7 +137,8 @@ uint64_t engine_session_position(const engine_session* session) {
 int32_t engine_session_truncate(engine_session* session, uint64_t n) {
   return guard(nullptr, [&]() -> absl::Status {
     if (session == nullptr) return engine::error(Code::kArgument, "the session is NULL");
-    if (n > static_cast<uint64_t>(INT64_MAX)) return engine::error(Code::kArgument, "n is too large");
+    if (n > static_cast<uint64_t>(INT64_MAX))
+      return engine::error(Code::kArgument, "n is too large");
     return session->session.truncate(static_cast<int64_t>(n));
   });
 }
@@ -156,7 +158,8 @@ int32_t engine_session_stats_get(const engine_session* session, engine_session_s
     value.decoded_tokens = s.decoded_tokens();
     value.kv_bytes = s.kv_bytes();
     value.bytes_per_token = s.program().bytes_per_token;
-    engine::api::copy_text(engine::target_name(s.options().target), value.target, sizeof(value.target));
+    engine::api::copy_text(engine::target_name(s.options().target), value.target,
+                           sizeof(value.target));
     return engine::api::write_struct(value, stats);
   });
 }

@@ -50,7 +50,8 @@ absl::StatusOr<std::vector<engine::ChatSegment>> render(const engine_model* mode
   }
   std::vector<engine::ChatMessage> list;
   for (uint64_t i = 0; i < n_messages; ++i) {
-    if (messages[i].role == nullptr || (messages[i].content == nullptr && messages[i].content_bytes)) {
+    if (messages[i].role == nullptr ||
+        (messages[i].content == nullptr && messages[i].content_bytes)) {
       return engine::error(Code::kArgument, absl::StrCat("messages[", i, "] has a NULL member"));
     }
     const char* content = messages[i].content == nullptr ? "" : messages[i].content;
@@ -80,9 +81,10 @@ int32_t engine_tokenize(const engine_model* model, const char* text, uint64_t n_
         tokenizer->encode({n_bytes ? text : "", n_bytes}, static_cast<engine::BosPolicy>(bos),
                           static_cast<engine::SpecialPolicy>(special)));
     if (flags != nullptr) {
-      *flags = (result.bos_added ? ENGINE_TOKENIZE_BOS_ADDED : 0u) |
-               (result.eos_added ? ENGINE_TOKENIZE_EOS_ADDED : 0u) |
-               (result.text_had_bos ? ENGINE_TOKENIZE_TEXT_HAD_BOS : 0u);
+      *flags = 0;
+      if (result.bos_added) *flags |= ENGINE_TOKENIZE_BOS_ADDED;
+      if (result.eos_added) *flags |= ENGINE_TOKENIZE_EOS_ADDED;
+      if (result.text_had_bos) *flags |= ENGINE_TOKENIZE_TEXT_HAD_BOS;
     }
     return copy_out(result.ids.data(), result.ids.size(), ids, capacity, n_ids);
   });

@@ -49,8 +49,7 @@ absl::Status error(Code code, std::string_view message) {
   return status;
 }
 
-absl::Status error_at(Code code, std::string_view name, uint64_t offset,
-                      std::string_view message) {
+absl::Status error_at(Code code, std::string_view name, uint64_t offset, std::string_view message) {
   absl::Status status = error(code, message);
   if (!name.empty()) status.SetPayload(kNameUrl, absl::Cord(name));
   if (offset != kNoOffset) status.SetPayload(kOffsetUrl, bytes_of(offset));

@@ -15,24 +15,24 @@ namespace engine {
 // spaced by tens, pinned forever.
 enum class Code : int32_t {
   kOk = 0,
-  kArgument = 10,      // a parameter is out of its stated range
-  kTooNew = 11,        // the caller's struct or flags need a newer library
-  kBufferTooSmall = 12,  // the needed size is reported
-  kFileOpen = 20,      // the operating system refused to open, map or read
-  kFileFormat = 21,    // malformed or hostile content
-  kFileUnsupported = 22,  // well-formed, but a version, type or family we do not have
+  kArgument = 10,           // a parameter is out of its stated range
+  kTooNew = 11,             // the caller's struct or flags need a newer library
+  kBufferTooSmall = 12,     // the needed size is reported
+  kFileOpen = 20,           // the operating system refused to open, map or read
+  kFileFormat = 21,         // malformed or hostile content
+  kFileUnsupported = 22,    // well-formed, but a version, type or family we do not have
   kModelArchitecture = 30,  // unknown architecture
-  kModelKey = 31,      // a metadata key is missing, of a wrong type or out of range
-  kModelTensor = 32,   // a tensor is missing, of a wrong type or shape
-  kTokenizer = 33,     // the vocabulary cannot be used
-  kChatTemplate = 34,  // the template is absent or not recognised
-  kPlan = 40,          // no kernel, or a forced choice that cannot take effect
-  kMemory = 50,        // an allocation failed
-  kDevice = 60,        // the CPU target or device is not available
+  kModelKey = 31,           // a metadata key is missing, of a wrong type or out of range
+  kModelTensor = 32,        // a tensor is missing, of a wrong type or shape
+  kTokenizer = 33,          // the vocabulary cannot be used
+  kChatTemplate = 34,       // the template is absent or not recognised
+  kPlan = 40,               // no kernel, or a forced choice that cannot take effect
+  kMemory = 50,             // an allocation failed
+  kDevice = 60,             // the CPU target or device is not available
   kDeviceLost = 61,
-  kState = 70,         // not possible in this state of the handle
+  kState = 70,  // not possible in this state of the handle
   kContextFull = 71,
-  kNonFinite = 72,     // a NaN or an infinity appeared in the forward pass
+  kNonFinite = 72,  // a NaN or an infinity appeared in the forward pass
   kCancelled = 73,
   kCannotRewind = 74,
   kHookFailed = 80,
@@ -57,9 +57,9 @@ ErrorWhere where_of(const absl::Status& status);
 
 }  // namespace engine
 
-#define ENGINE_RETURN_IF_ERROR(expr)              \
-  do {                                            \
-    ::absl::Status engine_status_ = (expr);       \
+#define ENGINE_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    ::absl::Status engine_status_ = (expr);          \
     if (!engine_status_.ok()) return engine_status_; \
   } while (0)
 

@@ -18,23 +18,24 @@ using KernelEntry = void (*)(const void* args);  // args: the struct of the row'
 // (scalar: std::fma), so all give the same bits.
 enum class Target : uint8_t { kScalar = 0, kNeon, kAvx2, kAvx3, kAvx3Dl, kAvx3Spr };
 inline constexpr int kNumTargets = 6;
-std::string_view target_name(Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr"
+std::string_view target_name(
+    Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr"
 
 enum class Layout : uint8_t { kNone = 0, kStored };  // kStored: rows of blocks as in the file
 
 // What a kernel is asked for. Fields that an op does not have are left at their defaults.
 struct KernelKey {
   Op op;
-  Format format = Format::kF32;     // kEmbed, kMatmul: of the weight
-  Layout layout = Layout::kNone;    // kEmbed, kMatmul
-  ActType act = ActType::kF32;      // kMatmul: of the activations; kQuantize: of the result
-  KvType kv = KvType::kF16;         // kKvStore, kAttention
+  Format format = Format::kF32;   // kEmbed, kMatmul: of the weight
+  Layout layout = Layout::kNone;  // kEmbed, kMatmul
+  ActType act = ActType::kF32;    // kMatmul: of the activations; kQuantize: of the result
+  KvType kv = KvType::kF16;       // kKvStore, kAttention
 };
 
 struct KernelRow {
-  const char* name;   // <op>_<weight>_<act>__<backend>_<variant>
+  const char* name;  // <op>_<weight>_<act>__<backend>_<variant>
   KernelKey key;
-  float cost;         // relative; a scalar reference row costs 100 times its op's best row
+  float cost;  // relative; a scalar reference row costs 100 times its op's best row
   // The entry for a target, nullptr where this row has none. A scalar row serves every target.
   KernelEntry (*entry)(Target target);
 };

@@ -37,85 +37,85 @@ enum class RopePairing : uint8_t { kAdjacent = 0, kHalves = 1 };  // (2i, 2i+1) 
 struct EmbedArgs {
   const uint8_t* weights;  // [V][row_bytes]
   int64_t row_bytes;
-  int64_t width;           // E
-  const int32_t* ids;      // [N]
+  int64_t width;       // E
+  const int32_t* ids;  // [N]
   int64_t n_tokens;
-  float scale;             // out = decoded * scale
-  float* out;              // [N][out_stride]
+  float scale;  // out = decoded * scale
+  float* out;   // [N][out_stride]
   int64_t out_stride;
 };
 
 // out = (x * inv) * weight, inv = 1 / sqrt(sum / width + eps); sum of squares in 16 virtual lanes:
 // lane i takes elements i, i+16, ... by fma in order, then the fixed tree of backends/cpu (numerics.md rule 2).
 struct RmsNormArgs {
-  const float* x;       // [n_rows][x_stride]
+  const float* x;  // [n_rows][x_stride]
   int64_t x_stride;
   const float* weight;  // [width], nullptr = all ones
   int64_t width;
   int64_t n_rows;
   float eps;
-  float* out;           // [n_rows][out_stride]; may be x
+  float* out;  // [n_rows][out_stride]; may be x
   int64_t out_stride;
 };
 
 struct QuantizeArgs {
-  const float* x;           // [n_rows][x_stride]
+  const float* x;  // [n_rows][x_stride]
   int64_t x_stride;
-  int64_t width;            // a multiple of the block
+  int64_t width;  // a multiple of the block
   int64_t n_rows;
-  void* out;                // [n_rows] rows of ActQ8x32 or ActQ8x256
+  void* out;  // [n_rows] rows of ActQ8x32 or ActQ8x256
   int64_t out_stride_bytes;
-  bool* finite;             // set to false when a non-finite value was seen, else left alone
+  bool* finite;  // set to false when a non-finite value was seen, else left alone
 };
 
 // out[t][r] = weights row r · act row t, for row_begin <= r < row_end.
 struct MatmulArgs {
-  const uint8_t* weights;   // [rows][row_bytes]
+  const uint8_t* weights;  // [rows][row_bytes]
   int64_t row_bytes;
-  int64_t cols;             // K
+  int64_t cols;  // K
   int64_t row_begin, row_end;
-  const void* act;          // [N] rows of ActQ8x32, ActQ8x256 or float
+  const void* act;  // [N] rows of ActQ8x32, ActQ8x256 or float
   int64_t act_stride_bytes;
   int64_t n_tokens;
-  float* out;               // [N][out_stride]
+  float* out;  // [N][out_stride]
   int64_t out_stride;
 };
 
 struct AddArgs {
-  const float* a;     // [n_rows][a_stride]
+  const float* a;  // [n_rows][a_stride]
   int64_t a_stride;
-  const float* b;     // [n_rows][b_stride]; stride 0 = one row for all (bias)
+  const float* b;  // [n_rows][b_stride]; stride 0 = one row for all (bias)
   int64_t b_stride;
   int64_t width;
   int64_t n_rows;
-  float* out;         // [n_rows][out_stride]; may be a or b
+  float* out;  // [n_rows][out_stride]; may be a or b
   int64_t out_stride;
 };
 
 // angle = position * theta[i] in double; cos and sin in double by our own polynomials, then times mscale
 // and rounded to f32 once.
 struct RopeAnglesArgs {
-  const double* theta;   // [n_pairs] radians per position
+  const double* theta;  // [n_pairs] radians per position
   int64_t n_pairs;
   float mscale;
   int64_t first_position;
   int64_t n_tokens;
-  float* out;            // [N][2 * n_pairs]: cos[n_pairs], sin[n_pairs]
+  float* out;  // [N][2 * n_pairs]: cos[n_pairs], sin[n_pairs]
   int64_t out_stride;
 };
 
 // a' = fma(a, c, -(b*s)), b' = fma(a, s, b*c); dims from n_rot on are copied.
 struct RopeArgs {
-  const float* x;        // [N][n_heads * head_dim]
+  const float* x;  // [N][n_heads * head_dim]
   int64_t x_stride;
   int64_t n_heads;
   int64_t head_dim;
-  int64_t n_rot;         // even, <= head_dim
+  int64_t n_rot;  // even, <= head_dim
   RopePairing pairing;
-  const float* angles;   // [N][n_rot]: cos[n_rot/2], sin[n_rot/2]
+  const float* angles;  // [N][n_rot]: cos[n_rot/2], sin[n_rot/2]
   int64_t angles_stride;
   int64_t n_tokens;
-  float* out;            // may be x
+  float* out;  // may be x
   int64_t out_stride;
 };
 
@@ -124,22 +124,22 @@ struct RopeArgs {
 // lane per position; V is stored by position, so that its sums have one lane per head dimension.
 inline constexpr int64_t kKvPagePositions = 64;
 struct KvLayer {
-  uint8_t* const* pages;  // page table, 64-byte aligned pages
+  uint8_t* const* pages;   // page table, 64-byte aligned pages
   int64_t k_offset_bytes;  // in a page: K [G][Dk][64] of f16 or f32
   int64_t v_offset_bytes;  // in a page: V [G][64][Dv]
 };
 
 struct KvStoreArgs {
-  const float* k;   // [N][k_stride], G*Dk used
+  const float* k;  // [N][k_stride], G*Dk used
   int64_t k_stride;
-  const float* v;   // [N][v_stride], G*Dv used
+  const float* v;  // [N][v_stride], G*Dv used
   int64_t v_stride;
   int64_t n_kv_heads;
   int64_t head_dim_k, head_dim_v;
   int64_t first_position;
   int64_t n_tokens;
   KvLayer kv;
-  bool* finite;     // set to false when a stored value is not finite (also by f16 overflow)
+  bool* finite;  // set to false when a stored value is not finite (also by f16 overflow)
 };
 
 // Query head h reads kv head h / (H/G). Query at position i sees keys j with j <= i and, with a window,
@@ -152,20 +152,20 @@ struct KvStoreArgs {
 //   out[d] = o[d] * (1 / l)
 inline constexpr int64_t kAttentionSplit = 256;
 struct AttentionArgs {
-  const float* q;    // [N][q_stride], H*Dk used
+  const float* q;  // [N][q_stride], H*Dk used
   int64_t q_stride;
   int64_t n_heads, n_kv_heads;
   int64_t head_dim_k, head_dim_v;
   float scale;
-  float softcap;     // 0 = none
-  int64_t window;    // 0 = none
+  float softcap;           // 0 = none
+  int64_t window;          // 0 = none
   int64_t first_position;  // of token 0 of this call; its own key is already stored
   int64_t n_tokens;
   int64_t item_begin, item_end;  // work items t * H + h of this call, 0 .. N*H
   KvLayer kv;
-  float* out;        // [N][out_stride], H*Dv used
+  float* out;  // [N][out_stride], H*Dv used
   int64_t out_stride;
-  float* scratch;    // attention_scratch_floats(head_dim_v) floats, 64-byte aligned, one per thread
+  float* scratch;  // attention_scratch_floats(head_dim_v) floats, 64-byte aligned, one per thread
 };
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim_v) {
   return kAttentionSplit + 2 * ((head_dim_v + 15) / 16 * 16) + 64;
@@ -175,14 +175,14 @@ struct GatedActArgs {
   const float* gate;  // [n_rows][stride]
   const float* up;
   int64_t stride;
-  int64_t width;      // F
+  int64_t width;  // F
   int64_t n_rows;
   Activation act;
-  float* out;         // [n_rows][stride]; may be gate or up
+  float* out;  // [n_rows][stride]; may be gate or up
 };
 
 struct SoftcapArgs {
-  float* x;           // [n_rows][stride], in place: cap * tanh(x / cap)
+  float* x;  // [n_rows][stride], in place: cap * tanh(x / cap)
   int64_t stride;
   int64_t width;
   int64_t n_rows;
@@ -194,7 +194,7 @@ struct CheckFiniteArgs {
   int64_t stride;
   int64_t width;
   int64_t n_rows;
-  bool* finite;       // set to false when a non-finite value was seen, else left alone
+  bool* finite;  // set to false when a non-finite value was seen, else left alone
 };
 
 }  // namespace engine

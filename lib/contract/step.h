@@ -18,7 +18,7 @@ namespace engine {
 struct Slot {
   std::string name;
   ActType type = ActType::kF32;
-  int64_t width = 0;     // values per token
+  int64_t width = 0;      // values per token
   int64_t row_bytes = 0;  // of one token, a multiple of 64
 };
 
@@ -26,8 +26,8 @@ struct Weight {
   std::string name;
   Format format = Format::kF32;
   Layout layout = Layout::kStored;
-  int64_t rows = 0;       // outputs; 1 for a vector
-  int64_t cols = 0;       // inputs
+  int64_t rows = 0;  // outputs; 1 for a vector
+  int64_t cols = 0;  // inputs
   int64_t row_bytes = 0;
   const uint8_t* data = nullptr;  // lives as long as the model
 };
@@ -40,25 +40,26 @@ struct RopeRule {
 // One operation. Fields that the op does not use stay at their defaults.
 struct Step {
   Op op = Op::kAdd;
-  int32_t layer = -1;     // -1: before or after the layers
-  int32_t in0 = -1;       // slot ids
+  int32_t layer = -1;  // -1: before or after the layers
+  int32_t in0 = -1;    // slot ids
   int32_t in1 = -1;
   int32_t out = -1;
-  int32_t weight = -1;    // weight id: matmul, norm, embed; bias of kAdd (then in1 is -1)
-  int32_t rope = -1;      // kRopeAngles: rule
-  int64_t width = 0;      // values per token that the step reads or writes element by element
-  float scale = 1.0f;     // kEmbed: factor; kAttention: score scale
-  float cap = 0.0f;       // kAttention, kSoftcap; 0 = none
-  float eps = 0.0f;       // kRmsNorm
-  int64_t heads = 1;      // kRmsNorm: norm each of this many equal parts; kRope, kAttention: query or key heads
-  int64_t n_rot = 0;      // kRope
-  int64_t window = 0;     // kAttention; 0 = full
+  int32_t weight = -1;  // weight id: matmul, norm, embed; bias of kAdd (then in1 is -1)
+  int32_t rope = -1;    // kRopeAngles: rule
+  int64_t width = 0;    // values per token that the step reads or writes element by element
+  float scale = 1.0f;   // kEmbed: factor; kAttention: score scale
+  float cap = 0.0f;     // kAttention, kSoftcap; 0 = none
+  float eps = 0.0f;     // kRmsNorm
+  int64_t heads =
+      1;  // kRmsNorm: norm each of this many equal parts; kRope, kAttention: query or key heads
+  int64_t n_rot = 0;   // kRope
+  int64_t window = 0;  // kAttention; 0 = full
   RopePairing pairing = RopePairing::kHalves;
   Activation act = Activation::kSilu;
 };
 
 struct KvGeometry {
-  int64_t n_kv_heads = 0;           // G
+  int64_t n_kv_heads = 0;  // G
   int64_t head_dim_k = 0, head_dim_v = 0;
 };
 
@@ -66,16 +67,16 @@ struct Program {
   std::vector<Slot> slots;
   std::vector<Weight> weights;
   std::vector<RopeRule> ropes;
-  std::vector<Step> preamble;               // over all tokens of a call
-  std::vector<std::vector<Step>> layers;    // over all tokens of a call
-  std::vector<Step> final_steps;            // over the rows whose logits are wanted
-  std::vector<KvGeometry> kv;               // per layer
-  int32_t residual_slot = -1;               // what the layers hand on and the final steps read
+  std::vector<Step> preamble;             // over all tokens of a call
+  std::vector<std::vector<Step>> layers;  // over all tokens of a call
+  std::vector<Step> final_steps;          // over the rows whose logits are wanted
+  std::vector<KvGeometry> kv;             // per layer
+  int32_t residual_slot = -1;             // what the layers hand on and the final steps read
   int32_t logits_slot = -1;
   int64_t n_vocab = 0;
   int64_t n_embd = 0;
   int64_t n_ctx_train = 0;
-  uint64_t bytes_per_token = 0;             // weight bytes that one decoded token reads
+  uint64_t bytes_per_token = 0;  // weight bytes that one decoded token reads
 };
 
 }  // namespace engine

@@ -63,8 +63,8 @@ class KeyReader {
     auto list = file_.get_ints(full(key));
     if (!list.ok()) return as_key_error(key, list.status());
     if (static_cast<int64_t>((*list)->size()) != n_layer) {
-      return fail(key, absl::StrCat("array has ", (*list)->size(), " values for ", n_layer,
-                                    " blocks"));
+      return fail(key,
+                  absl::StrCat("array has ", (*list)->size(), " values for ", n_layer, " blocks"));
     }
     for (const int64_t v : **list) {
       if (v < low || v > high) {
@@ -93,8 +93,7 @@ absl::StatusOr<std::vector<bool>> read_local_layers(const KeyReader& keys, const
   std::vector<bool> local(static_cast<size_t>(n_layer), false);
   const GgufValue* value = keys.file().find(keys.full(kKey));
   if (value != nullptr && value->type == GgufType::kArray) {
-    ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> flags,
-                            keys.per_layer(kKey, n_layer, 0, 1));
+    ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> flags, keys.per_layer(kKey, n_layer, 0, 1));
     for (size_t l = 0; l < local.size(); ++l) local[l] = flags[l] != 0;
     return local;
   }
@@ -160,8 +159,8 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
   }
   for (size_t l = 0; l < static_cast<size_t>(n_layer); ++l) {
     if (config->n_head % kv[l] != 0) {
-      return keys.fail("attention.head_count_kv", absl::StrCat(kv[l], " does not divide head_count ",
-                                                               config->n_head));
+      return keys.fail("attention.head_count_kv",
+                       absl::StrCat(kv[l], " does not divide head_count ", config->n_head));
     }
     const bool is_local = local[l] && window > 0;
     LayerConfig layer;
@@ -179,15 +178,17 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
 absl::StatusOr<const ArchSpec*> read_architecture(const Gguf& file) {
   constexpr std::string_view kKey = "general.architecture";
   auto name = file.get_string(kKey);
-  if (!name.ok()) return error_at(Code::kModelKey, kKey, where_of(name.status()).offset,
-                                  name.status().message());
+  if (!name.ok())
+    return error_at(Code::kModelKey, kKey, where_of(name.status()).offset, name.status().message());
   if (!name->has_value()) {
-    return error_at(Code::kModelKey, kKey, kNoOffset, "general.architecture: required key is missing");
+    return error_at(Code::kModelKey, kKey, kNoOffset,
+                    "general.architecture: required key is missing");
   }
   const ArchSpec* arch = find_architecture(**name);
   if (arch == nullptr) {
     std::string known;
-    for (const ArchSpec* a : architectures()) absl::StrAppend(&known, known.empty() ? "" : ", ", a->name);
+    for (const ArchSpec* a : architectures())
+      absl::StrAppend(&known, known.empty() ? "" : ", ", a->name);
     return error_at(Code::kModelArchitecture, kKey, file.find(kKey)->offset,
                     absl::StrCat("architecture \"", **name, "\" is not supported; known: ", known));
   }
@@ -220,11 +221,12 @@ absl::StatusOr<ModelConfig> read_config(const Gguf& file, const ArchSpec& arch) 
   if (config.head_dim_k < 1 || config.head_dim_v < 1) {
     return keys.fail("attention.head_count", "more heads than embedding_length");
   }
-  ENGINE_ASSIGN_OR_RETURN(
-      config.n_rot, keys.integer("rope.dimension_count", 2, kMaxHeadDim, config.head_dim_k));
+  ENGINE_ASSIGN_OR_RETURN(config.n_rot,
+                          keys.integer("rope.dimension_count", 2, kMaxHeadDim, config.head_dim_k));
   if (config.n_rot % 2 != 0 || config.n_rot > config.head_dim_k) {
-    return keys.fail("rope.dimension_count",
-                     absl::StrCat(config.n_rot, " is odd or above the head size ", config.head_dim_k));
+    return keys.fail(
+        "rope.dimension_count",
+        absl::StrCat(config.n_rot, " is odd or above the head size ", config.head_dim_k));
   }
 
   constexpr std::string_view kEps = "attention.layer_norm_rms_epsilon";

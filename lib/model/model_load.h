@@ -18,8 +18,8 @@
 namespace engine {
 
 struct LoadOptions {
-  bool vocab_only = false;      // no architecture, no weights
-  bool metadata_only = false;   // no vocabulary either; unknown tensor types accepted
+  bool vocab_only = false;     // no architecture, no weights
+  bool metadata_only = false;  // no vocabulary either; unknown tensor types accepted
   bool allow_pretokenizer_fallback = false;
   uint64_t readable_past_end = 0;  // bytes after the file's memory that may be read safely
 };
@@ -27,7 +27,7 @@ struct LoadOptions {
 struct Model {
   Gguf file;
   bool has_weights = false;
-  const ArchSpec* arch = nullptr;        // with weights only
+  const ArchSpec* arch = nullptr;  // with weights only
   ModelConfig config;
   ModelWeights weights;
   std::unique_ptr<Tokenizer> tokenizer;  // nullptr: the file has no text vocabulary

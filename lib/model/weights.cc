@@ -33,7 +33,8 @@ class Binder {
     }
     const auto dim0 = static_cast<int64_t>(tensor->dims[0]);
     const auto dim1 = static_cast<int64_t>(tensor->dims[1]);
-    if (dim0 != cols || (rows != 0 && dim1 != rows) || tensor->dims[2] != 1 || tensor->dims[3] != 1) {
+    if (dim0 != cols || (rows != 0 && dim1 != rows) || tensor->dims[2] != 1 ||
+        tensor->dims[3] != 1) {
       problem(name, tensor->info_offset,
               absl::StrCat("shape [", dim0, ", ", dim1, "], expected [", cols, ", ",
                            rows ? absl::StrCat(rows) : "any", "]"));
@@ -54,9 +55,9 @@ class Binder {
     const GgufTensor* tensor = find(name, need);
     if (tensor == nullptr) return {};
     const FormatInfo* format = format_info(tensor->type);
-    const bool is_float = format != nullptr && (format->format == Format::kF32 ||
-                                                format->format == Format::kF16 ||
-                                                format->format == Format::kBF16);
+    const bool is_float =
+        format != nullptr && (format->format == Format::kF32 || format->format == Format::kF16 ||
+                              format->format == Format::kBF16);
     const uint64_t rest = tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
     if (!is_float || static_cast<int64_t>(tensor->dims[0]) != n || rest != 1) {
       problem(name, tensor->info_offset,
@@ -193,7 +194,8 @@ absl::StatusOr<ModelWeights> bind_weights(const Gguf& file, const ArchSpec& arch
   ENGINE_RETURN_IF_ERROR(binder.status());
   weights.n_unused_tensors = static_cast<int32_t>(file.tensors().size() - binder.n_used());
   if (config->n_vocab < 1) {
-    return error_at(Code::kModelTensor, "token_embd.weight", kNoOffset, "the embedding has no rows");
+    return error_at(Code::kModelTensor, "token_embd.weight", kNoOffset,
+                    "the embedding has no rows");
   }
   return weights;
 }

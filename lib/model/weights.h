@@ -28,17 +28,17 @@ struct WeightView {
 };
 
 struct LayerWeights {
-  WeightView attn_norm;        // [E]
-  WeightView q, k, v;          // [H*Dk][E], [G*Dk][E], [G*Dv][E]
+  WeightView attn_norm;  // [E]
+  WeightView q, k, v;    // [H*Dk][E], [G*Dk][E], [G*Dv][E]
   WeightView q_bias, k_bias, v_bias;
-  WeightView q_norm, k_norm;   // [Dk]
-  WeightView attn_output;      // [E][H*Dv]
+  WeightView q_norm, k_norm;  // [Dk]
+  WeightView attn_output;     // [E][H*Dv]
   WeightView attn_output_bias;
-  WeightView post_attn_norm;   // [E]
-  WeightView ffn_norm;         // [E]
-  WeightView gate, up, down;   // [F][E], [F][E], [E][F]
+  WeightView post_attn_norm;  // [E]
+  WeightView ffn_norm;        // [E]
+  WeightView gate, up, down;  // [F][E], [F][E], [E][F]
   WeightView gate_bias, up_bias, down_bias;
-  WeightView post_ffn_norm;    // [E]
+  WeightView post_ffn_norm;  // [E]
 };
 
 struct ModelWeights {
@@ -46,7 +46,7 @@ struct ModelWeights {
   WeightView output_norm;  // [E]
   WeightView head;         // [V][E]; the embedding when head_is_tied
   bool head_is_tied = false;
-  WeightView rope_freqs;   // [n_rot / 2], divisors
+  WeightView rope_freqs;  // [n_rot / 2], divisors
   std::vector<LayerWeights> layers;
   int32_t n_unused_tensors = 0;  // in the file, but not of this architecture
 

@@ -64,7 +64,8 @@ class Lowering {
   }
 
   int32_t weight(const WeightView& view) {
-    auto [it, is_new] = weight_ids_.try_emplace(view.data, static_cast<int32_t>(program_.weights.size()));
+    auto [it, is_new] =
+        weight_ids_.try_emplace(view.data, static_cast<int32_t>(program_.weights.size()));
     if (is_new) {
       program_.weights.push_back({view.name, view.format, Layout::kStored, view.rows, view.cols,
                                   view.row_bytes, view.data});
@@ -182,8 +183,8 @@ class Lowering {
     rule.mscale = rope.mscale;
     const auto* divisors = reinterpret_cast<const float*>(model_.weights.rope_freqs.data);
     for (int64_t i = 0; i < config_.n_rot / 2; ++i) {
-      double theta = rope_theta(rope.base, -2.0 * static_cast<double>(i) /
-                                               static_cast<double>(config_.n_rot));
+      double theta =
+          rope_theta(rope.base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.n_rot));
       if (rope.use_divisors && divisors != nullptr) theta /= static_cast<double>(divisors[i]);
       rule.theta.push_back(theta / rope.factor);
     }
@@ -232,7 +233,8 @@ class Lowering {
     act.in1 = linear(n2, w.up, w.up_bias, "ffn_up");
     act.out = slot("ffn_act", config_.layers[l].n_ff);
     act.width = config_.layers[l].n_ff;
-    act.act = config_.activation == FfnActivation::kSilu ? Activation::kSilu : Activation::kGeluTanh;
+    act.act =
+        config_.activation == FfnActivation::kSilu ? Activation::kSilu : Activation::kGeluTanh;
     emit(act);
     const int32_t m = linear(act.out, w.down, w.down_bias, "ffn_out");
     if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", config_.n_embd);

@@ -12,7 +12,7 @@ namespace engine {
 // small that 127 / amax overflows (amax < 127 / FLT_MAX), d = 0 and q = 0.
 struct ActQ8x32 {
   float d;
-  int32_t sum;    // sum of q
+  int32_t sum;  // sum of q
   int8_t q[32];
 };
 static_assert(sizeof(ActQ8x32) == 40);

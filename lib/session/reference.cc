@@ -138,8 +138,14 @@ void Reference::spread(int64_t n_items, bool parallel, F&& run) {
 absl::Status Reference::embed(KernelEntry entry, const Step& step, const Call& call) {
   const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
   ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const EmbedArgs args{w.data,         w.row_bytes, step.width, call.ids.data(), call.n_tokens,
-                       step.scale,     reinterpret_cast<float*>(out), stride(step.out)};
+  const EmbedArgs args{w.data,
+                       w.row_bytes,
+                       step.width,
+                       call.ids.data(),
+                       call.n_tokens,
+                       step.scale,
+                       reinterpret_cast<float*>(out),
+                       stride(step.out)};
   entry(&args);
   return absl::OkStatus();
 }
@@ -171,13 +177,9 @@ absl::Status Reference::quantize(KernelEntry entry, const Step& step, const Call
   std::atomic<bool> all_finite{true};
   spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
     bool finite = true;
-    const QuantizeArgs args{x + begin * stride(step.in0),
-                            stride(step.in0),
-                            step.width,
-                            end - begin,
-                            out + begin * stride_bytes(step.out),
-                            stride_bytes(step.out),
-                            &finite};
+    const QuantizeArgs args{
+        x + begin * stride(step.in0),         stride(step.in0),       step.width, end - begin,
+        out + begin * stride_bytes(step.out), stride_bytes(step.out), &finite};
     entry(&args);
     if (!finite) all_finite.store(false, std::memory_order_relaxed);
   });
@@ -224,12 +226,9 @@ absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& cal
 absl::Status Reference::rope_angles(KernelEntry entry, const Step& step, const Call& call) {
   const RopeRule& rule = program_.ropes[static_cast<size_t>(step.rope)];
   ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const RopeAnglesArgs args{rule.theta.data(),
-                            static_cast<int64_t>(rule.theta.size()),
-                            rule.mscale,
-                            call.first_position,
-                            call.n_tokens,
-                            reinterpret_cast<float*>(out),
+  const RopeAnglesArgs args{rule.theta.data(), static_cast<int64_t>(rule.theta.size()),
+                            rule.mscale,       call.first_position,
+                            call.n_tokens,     reinterpret_cast<float*>(out),
                             stride(step.out)};
   entry(&args);
   return absl::OkStatus();
@@ -275,8 +274,9 @@ absl::Status Reference::kv_store(KernelEntry entry, const Step& step, const Call
 absl::Status Reference::attention(KernelEntry entry, const Step& step, const Call& call) {
   const KvGeometry& kv = kv_->geometry(step.layer);
   ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const auto scratch_bytes = (static_cast<uint64_t>(attention_scratch_floats(kv.head_dim_v)) *
-                                  sizeof(float) + 63) / 64 * 64;
+  const auto scratch_bytes =
+      (static_cast<uint64_t>(attention_scratch_floats(kv.head_dim_v)) * sizeof(float) + 63) / 64 *
+      64;
   ENGINE_ASSIGN_OR_RETURN(const AlignedBuffer scratch,
                           AlignedBuffer::create(memory_, scratch_bytes * runner_->n_threads()));
   std::atomic<uint32_t> next_scratch{0};
@@ -298,7 +298,8 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
     args.kv = kv_->layer(step.layer);
     args.out = reinterpret_cast<float*>(out);
     args.out_stride = stride(step.out);
-    args.scratch = reinterpret_cast<float*>(scratch.data() + scratch_bytes * next_scratch.fetch_add(1));
+    args.scratch =
+        reinterpret_cast<float*>(scratch.data() + scratch_bytes * next_scratch.fetch_add(1));
     entry(&args);
   });
   return absl::OkStatus();
@@ -310,8 +311,13 @@ absl::Status Reference::gated_act(KernelEntry entry, const Step& step, const Cal
   const auto* up = reinterpret_cast<const float*>(input(step.in1, call));
   const int64_t row = stride(step.out);  // gate, up and act have one width
   spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
-    const GatedActArgs args{gate + begin * row, up + begin * row, row,     step.width,
-                            end - begin,        step.act,         reinterpret_cast<float*>(out) + begin * row};
+    const GatedActArgs args{gate + begin * row,
+                            up + begin * row,
+                            row,
+                            step.width,
+                            end - begin,
+                            step.act,
+                            reinterpret_cast<float*>(out) + begin * row};
     entry(&args);
   });
   return absl::OkStatus();

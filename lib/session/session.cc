@@ -63,7 +63,8 @@ absl::Status Session::run(std::span<const int32_t> ids, float* logits, bool all_
       }
     }
     if (options_.progress != nullptr && n > options_.prefill_chunk) {
-      options_.progress(options_.progress_user, static_cast<uint64_t>(done), static_cast<uint64_t>(n));
+      options_.progress(options_.progress_user, static_cast<uint64_t>(done),
+                        static_cast<uint64_t>(n));
     }
   }
   return absl::OkStatus();

@@ -17,7 +17,7 @@
 namespace engine {
 
 struct SessionOptions {
-  int64_t n_ctx = 0;           // > 0
+  int64_t n_ctx = 0;            // > 0
   int64_t prefill_chunk = 128;  // > 0
   KvType kv_type = KvType::kF16;
   Target target = Target::kScalar;
@@ -31,7 +31,8 @@ struct SessionOptions {
 class Session {
  public:
   // `program` must outlive the session.
-  Session(const Program& program, std::unique_ptr<ThreadRunner> runner, const SessionOptions& options);
+  Session(const Program& program, std::unique_ptr<ThreadRunner> runner,
+          const SessionOptions& options);
 
   // Appends ids. logits: nullptr, or [n_vocab] for the last token, or [ids][n_vocab] when `all_rows`.
   // On any error the session is as before the call.

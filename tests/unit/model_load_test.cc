@@ -25,7 +25,8 @@ Loaded load(const ToyModel& toy, LoadOptions options = {}) {
 }
 
 // Opening must fail with this code, name this key or tensor, and say this.
-void check_refused(const ToyModel& toy, Code code, const std::string& name, const std::string& text) {
+void check_refused(const ToyModel& toy, Code code, const std::string& name,
+                   const std::string& text) {
   const Loaded loaded = load(toy);
   INFO(name << " expects: " << text);
   REQUIRE_FALSE(loaded.model.ok());
@@ -57,12 +58,14 @@ TEST_CASE("a toy opens and its dimensions are read") {
 
 TEST_CASE("case 11: hyper-parameters that pass the parser and break the maths are named errors") {
   check_refused(with_i64("block_count", 0), Code::kModelKey, "llama.block_count", "outside");
-  check_refused(with_i64("attention.head_count", 0), Code::kModelKey, "llama.attention.head_count", "outside");
-  check_refused(with_i64("attention.head_count_kv", 3), Code::kModelKey, "llama.attention.head_count_kv",
-                "does not divide");
-  check_refused(with_i64("attention.head_count_kv", 8), Code::kModelKey, "llama.attention.head_count_kv",
-                "does not divide");
-  check_refused(with_i64("rope.dimension_count", 7), Code::kModelKey, "llama.rope.dimension_count", "odd");
+  check_refused(with_i64("attention.head_count", 0), Code::kModelKey, "llama.attention.head_count",
+                "outside");
+  check_refused(with_i64("attention.head_count_kv", 3), Code::kModelKey,
+                "llama.attention.head_count_kv", "does not divide");
+  check_refused(with_i64("attention.head_count_kv", 8), Code::kModelKey,
+                "llama.attention.head_count_kv", "does not divide");
+  check_refused(with_i64("rope.dimension_count", 7), Code::kModelKey, "llama.rope.dimension_count",
+                "odd");
   check_refused(with_i64("rope.dimension_count", 18), Code::kModelKey, "llama.rope.dimension_count",
                 "above the head size");
   check_refused(with_i64("context_length", 0), Code::kModelKey, "llama.context_length", "outside");
@@ -79,8 +82,9 @@ TEST_CASE("case 11: hyper-parameters that pass the parser and break the maths ar
   wrong_type.set_f32 = {{"block_count", 2.0f}};
   check_refused(wrong_type, Code::kModelKey, "llama.block_count", "");
 
-  for (const char* key : {"block_count", "embedding_length", "context_length", "attention.head_count",
-                          "feed_forward_length", "attention.layer_norm_rms_epsilon"}) {
+  for (const char* key :
+       {"block_count", "embedding_length", "context_length", "attention.head_count",
+        "feed_forward_length", "attention.layer_norm_rms_epsilon"}) {
     ToyModel toy;
     toy.skip = {key};
     check_refused(toy, Code::kModelKey, std::string("llama.") + key, "missing");
@@ -88,7 +92,8 @@ TEST_CASE("case 11: hyper-parameters that pass the parser and break the maths ar
 }
 
 TEST_CASE("case 11: fewer layers of tensors than block_count lists what is missing") {
-  check_refused(with_i64("block_count", 4), Code::kModelTensor, "blk.2.attn_norm.weight", "18 tensor problem(s)");
+  check_refused(with_i64("block_count", 4), Code::kModelTensor, "blk.2.attn_norm.weight",
+                "18 tensor problem(s)");
 }
 
 TEST_CASE("a missing head_count_kv means head_count; key_length defaults to E/H") {
@@ -132,7 +137,8 @@ TEST_CASE("case 15: unknown tensors are counted, missing ones are listed togethe
 
   ToyModel missing;
   missing.skip = {"blk.0.attn_k.weight", "blk.1.ffn_down.weight"};
-  check_refused(missing, Code::kModelTensor, "blk.0.attn_k.weight", "blk.1.ffn_down.weight: missing");
+  check_refused(missing, Code::kModelTensor, "blk.0.attn_k.weight",
+                "blk.1.ffn_down.weight: missing");
 }
 
 TEST_CASE("case 16: rope_freqs of a wrong length is an error, of the right one is bound") {
@@ -174,8 +180,11 @@ TEST_CASE("case 25: norms of any float type and with trailing dimensions of one 
 TEST_CASE("wrong shapes name the tensor, what was found and what is expected") {
   ToyModel toy;
   toy.skip = {"blk.1.attn_v.weight"};
-  toy.extra = [](GgufBuilder& b) { b.f32("blk.1.attn_v.weight", {64, 31}, std::vector<float>(64 * 31)); };
-  check_refused(toy, Code::kModelTensor, "blk.1.attn_v.weight", "shape [64, 31], expected [64, 32]");
+  toy.extra = [](GgufBuilder& b) {
+    b.f32("blk.1.attn_v.weight", {64, 31}, std::vector<float>(64 * 31));
+  };
+  check_refused(toy, Code::kModelTensor, "blk.1.attn_v.weight",
+                "shape [64, 31], expected [64, 32]");
 }
 
 TEST_CASE("gemma3: pattern key as number and as array, bases and windows per layer") {
@@ -191,11 +200,13 @@ TEST_CASE("gemma3: pattern key as number and as array, bases and windows per lay
     CHECK(layer.rope == (l == 5 ? 0 : 1));
   }
   toy.extra = [](GgufBuilder& b) {
-    b.array<bool>("gemma3.attention.sliding_window_pattern", {true, false, true, false, true, false, true});
+    b.array<bool>("gemma3.attention.sliding_window_pattern",
+                  {true, false, true, false, true, false, true});
   };
   const Loaded listed = load(toy);
   REQUIRE(listed.model.ok());
-  for (size_t l = 0; l < 7; ++l) CHECK((*listed.model)->config.layers[l].window == (l % 2 == 0 ? 16 : 0));
+  for (size_t l = 0; l < 7; ++l)
+    CHECK((*listed.model)->config.layers[l].window == (l % 2 == 0 ? 16 : 0));
 }
 
 TEST_CASE("vocabulary-only and metadata-only opens need no weights") {

@@ -26,16 +26,16 @@ struct ToyModel {
   std::string arch = "llama";
   int64_t n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, n_ff = 96, n_ctx = 512;
   int64_t head_dim = 16;
-  int64_t n_vocab = 320;     // rows of the embedding
-  int64_t n_tokens = 320;    // of the vocabulary; 0 = none
+  int64_t n_vocab = 320;   // rows of the embedding
+  int64_t n_tokens = 320;  // of the vocabulary; 0 = none
   bool tied = true;
   bool biases = false;
-  int64_t window = 0;        // gemma3
+  int64_t window = 0;  // gemma3
   uint64_t seed = 1;
-  uint32_t vector_type = 0;  // ggml type of the norms: 0 F32, 1 F16, 30 BF16
-  bool norm_as_column = false;      // norms stored as [n, 1]
-  std::set<std::string> skip;       // keys and tensors to leave out
-  std::vector<float> rope_freqs;    // tensor, when not empty
+  uint32_t vector_type = 0;       // ggml type of the norms: 0 F32, 1 F16, 30 BF16
+  bool norm_as_column = false;    // norms stored as [n, 1]
+  std::set<std::string> skip;     // keys and tensors to leave out
+  std::vector<float> rope_freqs;  // tensor, when not empty
   // Changes the builder after everything is in it: more keys, more tensors.
   void (*extra)(GgufBuilder&) = nullptr;
   // Overrides a scalar key "llama.x": value, as i64 unless listed in no one else's type.
@@ -71,10 +71,16 @@ struct ToyModel {
   std::string full(const std::string& key) const { return arch + "." + key; }
   // Keys that build() writes itself; an override of one of them replaces its value there.
   static bool is_new_key(const std::string& key) {
-    static const std::set<std::string> kOwn = {
-        "context_length", "embedding_length", "block_count", "feed_forward_length",
-        "attention.head_count", "attention.head_count_kv", "attention.key_length",
-        "attention.value_length", "attention.sliding_window", "attention.layer_norm_rms_epsilon"};
+    static const std::set<std::string> kOwn = {"context_length",
+                                               "embedding_length",
+                                               "block_count",
+                                               "feed_forward_length",
+                                               "attention.head_count",
+                                               "attention.head_count_kv",
+                                               "attention.key_length",
+                                               "attention.value_length",
+                                               "attention.sliding_window",
+                                               "attention.layer_norm_rms_epsilon"};
     return !kOwn.contains(key);
   }
   void put_u32(GgufBuilder& b, const std::string& key, int64_t value) const {
