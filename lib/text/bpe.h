@@ -23,31 +23,22 @@ class Bpe {
       int32_t previous;
       int32_t next;  // -1 at the ends
     };
-    struct Candidate {
-      uint32_t rank;
-      int32_t left;  // index of the left symbol: its place in the word
-      int32_t left_id;
-      int32_t right_id;
-      int32_t result;
-    };
     std::vector<Symbol> symbols_;
-    std::vector<Candidate> heap_;
+    std::vector<uint64_t> heap_;  // candidates: rank << 32 | index of the left symbol
   };
 
   // Appends the ids that `symbols` merge into. Time n log n.
   void merge(std::span<const int32_t> symbols, Work* work, std::vector<int32_t>* ids) const;
 
  private:
-  struct Ranked {
-    uint32_t rank;
-    int32_t result;
-  };
   static uint64_t pair_key(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
-  void push(int32_t left, Work* work) const;
+  // Adds the candidate of a symbol and its right neighbour, if they merge; the heap is not put in order.
+  bool add(int32_t left, Work* work) const;
 
-  absl::flat_hash_map<uint64_t, Ranked> pairs_;
+  std::vector<Vocab::Merge> merges_;                   // by rank
+  absl::flat_hash_map<uint64_t, uint32_t> pair_rank_;  // pair_key -> rank
 };
 
 }  // namespace engine

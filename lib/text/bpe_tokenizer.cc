@@ -61,16 +61,12 @@ class BpeTokenizer final : public VocabTokenizer {
     if (!vocab().has(id)) return "";
     switch (vocab().type(id)) {
       case TokenType::kNormal:
-      case TokenType::kByte:
-        return unmapped(vocab().piece(id));
-      case TokenType::kUserDefined:
-        return std::string(vocab().piece(id));
+      case TokenType::kByte: return unmapped(vocab().piece(id));
+      case TokenType::kUserDefined: return std::string(vocab().piece(id));
       case TokenType::kControl:
-      case TokenType::kUnknown:
-        return with_special ? std::string(vocab().piece(id)) : "";
+      case TokenType::kUnknown: return with_special ? std::string(vocab().piece(id)) : "";
       case TokenType::kUndefined:
-      case TokenType::kUnused:
-        break;
+      case TokenType::kUnused: break;
     }
     return "";
   }

@@ -113,12 +113,9 @@ ChatFamily recognise_chat_template(std::string_view template_text) {
 
 std::string_view chat_family_name(ChatFamily family) {
   switch (family) {
-    case ChatFamily::kChatMl:
-      return "chatml";
-    case ChatFamily::kGemma:
-      return "gemma";
-    case ChatFamily::kUnknown:
-      break;
+    case ChatFamily::kChatMl: return "chatml";
+    case ChatFamily::kGemma: return "gemma";
+    case ChatFamily::kUnknown: break;
   }
   return "unknown";
 }

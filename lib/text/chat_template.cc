@@ -32,8 +32,7 @@ bool take_default_system(Steps* steps, std::string_view condition, std::string* 
   constexpr std::string_view kBefore = "<|im_start|>system\n";
   constexpr std::string_view kAfter = "<|im_end|>\n";
   if (steps->size() < 3 || (*steps)[0] != TemplateStep{Kind::kStatement, std::string(condition)} ||
-      (*steps)[1].kind != Kind::kText ||
-      (*steps)[2] != TemplateStep{Kind::kStatement, "endif"}) {
+      (*steps)[1].kind != Kind::kText || (*steps)[2] != TemplateStep{Kind::kStatement, "endif"}) {
     return false;
   }
   const std::string_view turn = (*steps)[1].code;
@@ -59,8 +58,7 @@ bool read_chatml(Steps steps, std::string* default_system) {
   if (default_system->empty() &&
       !take_default_system(&steps, "if loop.first and messages[0]['role']!='system'",
                            default_system)) {
-    take_default_system(&steps, "if(loop.first and messages[0]['role']!='system')",
-                        default_system);
+    take_default_system(&steps, "if(loop.first and messages[0]['role']!='system')", default_system);
   }
   return take(&steps, {{Kind::kText, "<|im_start|>"},
                        {Kind::kOutput, "message['role']"},
@@ -74,10 +72,42 @@ bool read_chatml(Steps steps, std::string* default_system) {
          steps.empty();
 }
 
+// All that a Gemma template does besides showing text. The branches over the content's type are for lists of
+// parts, which ChatMessage cannot hold.
+constexpr std::string_view kGemmaStatements[] = {
+    "if messages[0]['role']=='system'",
+    "if messages[0]['content']is string",
+    "set first_user_prefix=messages[0]['content']+'\\n\\n'",
+    "set first_user_prefix=messages[0]['content'][0]['text']+'\\n\\n'",
+    "set first_user_prefix=''",
+    "set loop_messages=messages[1:]",
+    "set loop_messages=messages",
+    "for message in loop_messages",
+    "for message in messages",
+    "if(message['role']=='user')!=(loop.index0%2==0)",
+    "if(message['role']=='assistant')",
+    "if message['role']=='assistant'",
+    "set role='model'",
+    "set role=message['role']",
+    "set role='model'if message['role']=='assistant'else message['role']",
+    "if message['content']is string",
+    "elif message['content']is iterable",
+    "else",
+    "endif",
+    "endfor",
+    "if add_generation_prompt",
+};
+
+bool is_gemma_statement(std::string_view code) {
+  return std::find(std::begin(kGemmaStatements), std::end(kGemmaStatements), code) !=
+         std::end(kGemmaStatements);
+}
+
 // The steps of a Gemma template that are not about checking roles or about content that is a list.
 bool read_gemma(Steps steps, bool* takes_system) {
   std::vector<TemplateStep> shown;
   bool checks_order = false;
+  bool maps_role = false;
   bool refuses_system = false;
   int list_depth = 0;  // loops over a content that is a list: never entered with text
   for (const TemplateStep& step : steps) {
@@ -87,10 +117,13 @@ bool read_gemma(Steps steps, bool* takes_system) {
         if (step.code == "endfor") --list_depth;
         continue;
       }
+      if (!is_gemma_statement(step.code)) return false;
+      maps_role |= starts_with(step.code, "set role='model'");
       checks_order |= step.code == "if(message['role']=='user')!=(loop.index0%2==0)";
-      if (starts_with(step.code, "for ")) shown.push_back({step.kind, "for"});
+      if (starts_with(step.code, "for message ")) shown.push_back({step.kind, "for"});
       if (step.code == "endfor" || step.code == "if add_generation_prompt") shown.push_back(step);
-      if (step.code == "set first_user_prefix=messages[0]['content']+'\\n\\n'") *takes_system = true;
+      if (step.code == "set first_user_prefix=messages[0]['content']+'\\n\\n'")
+        *takes_system = true;
       continue;
     }
     if (list_depth > 0) continue;
@@ -100,19 +133,19 @@ bool read_gemma(Steps steps, bool* takes_system) {
     }
     shown.push_back(step);
   }
-  if (!checks_order || *takes_system == refuses_system) return false;
+  if (!checks_order || !maps_role || *takes_system == refuses_system) return false;
   std::vector<TemplateStep> expected = {
-      {Kind::kOutput, "bos_token"},  {Kind::kStatement, "for"}, {Kind::kText, "<start_of_turn>"},
-      {Kind::kOutput, "role"},       {Kind::kText, "\n"},
+      {Kind::kOutput, "bos_token"}, {Kind::kStatement, "for"}, {Kind::kText, "<start_of_turn>"},
+      {Kind::kOutput, "role"},      {Kind::kText, "\n"},
   };
   if (*takes_system) {
     expected.push_back({Kind::kOutput, "(first_user_prefix if loop.first else'')"});
   }
-  for (const TemplateStep& step : {TemplateStep{Kind::kOutput, "message['content']|trim"},
-                                   TemplateStep{Kind::kText, "<end_of_turn>\n"},
-                                   TemplateStep{Kind::kStatement, "endfor"},
-                                   TemplateStep{Kind::kStatement, "if add_generation_prompt"},
-                                   TemplateStep{Kind::kText, "<start_of_turn>model\n"}}) {
+  for (const TemplateStep& step :
+       {TemplateStep{Kind::kOutput, "message['content']|trim"},
+        TemplateStep{Kind::kText, "<end_of_turn>\n"}, TemplateStep{Kind::kStatement, "endfor"},
+        TemplateStep{Kind::kStatement, "if add_generation_prompt"},
+        TemplateStep{Kind::kText, "<start_of_turn>model\n"}}) {
     expected.push_back(step);
   }
   return shown == expected;

@@ -28,19 +28,12 @@ bool read_literal(std::string_view code, size_t* at, std::string* value) {
     if (*at >= code.size()) return false;
     const char escaped = code[(*at)++];
     switch (escaped) {
-      case 'n':
-        value->push_back('\n');
-        break;
-      case 't':
-        value->push_back('\t');
-        break;
+      case 'n': value->push_back('\n'); break;
+      case 't': value->push_back('\t'); break;
       case '\\':
       case '\'':
-      case '"':
-        value->push_back(escaped);
-        break;
-      default:
-        return false;
+      case '"': value->push_back(escaped); break;
+      default: return false;
     }
   }
   return false;
@@ -74,8 +67,8 @@ bool read_operands(std::string_view code, std::vector<Operand>* operands) {
     if (is_blank(c)) {
       // Between two words a blank counts.
       while (at < code.size() && is_blank(code[at])) ++at;
-      const bool after_word = !operand.code.empty() && !operand.is_literal &&
-                              is_name(operand.code.back());
+      const bool after_word =
+          !operand.code.empty() && !operand.is_literal && is_name(operand.code.back());
       if (after_word && at < code.size() && is_name(code[at])) operand.code.push_back(' ');
       continue;
     }
@@ -201,7 +194,8 @@ std::vector<TemplateStep> template_steps(std::string_view text) {
       // lstrip_blocks: blanks between the start of the line and the tag.
       std::string_view kept = plain;
       while (!kept.empty() && (kept.back() == ' ' || kept.back() == '\t')) kept.remove_suffix(1);
-      const bool line_begins_here = kept.empty() && (at == 0 || text[at - 1] == '\n' || trim_newline);
+      const bool line_begins_here =
+          kept.empty() && (at == 0 || text[at - 1] == '\n' || trim_newline);
       if ((!kept.empty() && kept.back() == '\n') || line_begins_here) plain = kept;
     }
     add_text(plain, &steps);

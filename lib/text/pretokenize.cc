@@ -45,9 +45,8 @@ absl::StatusOr<Regex> compile(std::string_view expression, std::string_view rule
   Regex regex(pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &code,
                             &offset, nullptr));
   if (regex == nullptr) {
-    return error(Code::kInternal,
-                 absl::StrCat("expression of pre-tokenizer '", rule_name, "', at ", offset, ": ",
-                              pcre2_message(code)));
+    return error(Code::kInternal, absl::StrCat("expression of pre-tokenizer '", rule_name, "', at ",
+                                               offset, ": ", pcre2_message(code)));
   }
   // Only a matter of speed: where machine code cannot be made, the interpreter runs the expression.
   pcre2_jit_compile(regex.get(), PCRE2_JIT_COMPLETE);
@@ -90,8 +89,7 @@ int match(const pcre2_code* regex, std::string_view word, size_t from, uint32_t 
 }
 
 absl::Status match_error(int code) {
-  return error(Code::kTokenizer,
-               "the pre-tokenizer expression failed: " + pcre2_message(code));
+  return error(Code::kTokenizer, "the pre-tokenizer expression failed: " + pcre2_message(code));
 }
 
 absl::StatusOr<bool> begins_with(const pcre2_code* regex, std::string_view word, const Run& run) {
@@ -215,8 +213,7 @@ absl::Status Pretokenizer::split(std::string_view text, std::vector<size_t>* end
   for (size_t at = 0; at < text.size();) {
     const Stretch stretch = next_stretch(text.substr(at));
     if (stretch.valid) {
-      ENGINE_RETURN_IF_ERROR(
-          stages_->split(text.substr(at, stretch.n_bytes), at, run, ends));
+      ENGINE_RETURN_IF_ERROR(stages_->split(text.substr(at, stretch.n_bytes), at, run, ends));
     } else {
       ends->push_back(at + stretch.n_bytes);
     }

@@ -16,32 +16,31 @@ namespace {
 #define UPPER R"re([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])re"
 #define LOWER R"re([\p{Ll}\p{Lm}\p{Lo}\p{M}])re"
 
-#define GPT2 \
-  R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)re" MARKS_OF("|") TAIL_SPACES
+#define GPT2 R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)re" MARKS_OF("|") TAIL_SPACES
 #define LLAMA3_DIGITS(digits) \
   CONTRACTION "|" BEFORE_WORD R"re(\p{L}+|)re" digits "|" MARKS_OF(R"re([\r\n]*|)re") SPACES
-#define CASED(suffix, digits)                                                    \
-  BEFORE_WORD UPPER "*" LOWER "+" suffix "|" BEFORE_WORD UPPER "+" LOWER "*" suffix "|" digits "|" \
-  MARKS_OF(R"re([\r\n/]*|)re") SPACES
+#define CASED(suffix, digits)                                                                  \
+  BEFORE_WORD UPPER "*" LOWER "+" suffix "|" BEFORE_WORD UPPER "+" LOWER "*" suffix "|" digits \
+                    "|" MARKS_OF(R"re([\r\n/]*|)re") SPACES
 
 // Letters of cased scripts, as DeepSeek LLM lists them.
-#define DEEPSEEK_LETTERS \
-  R"re([A-Za-z\x{00B5}\x{00C0}-\x{00D6}\x{00D8}-\x{00F6}\x{00F8}-\x{01BA}\x{01BC}-\x{01BF})re" \
+#define DEEPSEEK_LETTERS                                                                        \
+  R"re([A-Za-z\x{00B5}\x{00C0}-\x{00D6}\x{00D8}-\x{00F6}\x{00F8}-\x{01BA}\x{01BC}-\x{01BF})re"  \
   R"re(\x{01C4}-\x{0293}\x{0295}-\x{02AF}\x{0370}-\x{0373}\x{0376}\x{0377}\x{037B}-\x{037D})re" \
-  R"re(\x{037F}\x{0386}\x{0388}-\x{038A}\x{038C}\x{038E}-\x{03A1}\x{03A3}-\x{03F5})re" \
-  R"re(\x{03F7}-\x{0481}\x{048A}-\x{052F}\x{0531}-\x{0556}\x{10A0}-\x{10C5})re" \
-  R"re(\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF})re" \
-  R"re(\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}\x{1E00}-\x{1F15})re" \
+  R"re(\x{037F}\x{0386}\x{0388}-\x{038A}\x{038C}\x{038E}-\x{03A1}\x{03A3}-\x{03F5})re"          \
+  R"re(\x{03F7}-\x{0481}\x{048A}-\x{052F}\x{0531}-\x{0556}\x{10A0}-\x{10C5})re"                 \
+  R"re(\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF})re"                 \
+  R"re(\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}\x{1E00}-\x{1F15})re"                 \
   R"re(\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B})re" \
   R"re(\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4})re" \
-  R"re(\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC})re" \
-  R"re(\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115})re" \
-  R"re(\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139})re" \
-  R"re(\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B})re" \
+  R"re(\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC})re"                 \
+  R"re(\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115})re"          \
+  R"re(\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139})re"  \
+  R"re(\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B})re"          \
   R"re(\x{2C7E}-\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B})re" \
-  R"re(\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF})re" \
-  R"re(\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A})re" \
-  R"re(\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2})re" \
+  R"re(\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF})re"                 \
+  R"re(\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A})re"                 \
+  R"re(\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2})re"         \
   R"re(\x{10CC0}-\x{10CF2}\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}]+)re"
 
 constexpr std::string_view kDigit = R"re(\p{N})re";
@@ -49,15 +48,16 @@ constexpr std::string_view kDigits = R"re(\p{N}+)re";
 constexpr std::string_view kDigits1To3 = R"re(\p{N}{1,3})re";
 constexpr std::string_view kAsciiThrees = "[0-9][0-9][0-9]";
 constexpr std::string_view kLineEnd = R"re([\r\n])re";
-constexpr std::string_view kDeepSeekCjk = R"re([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)re";
+constexpr std::string_view kDeepSeekCjk =
+    R"re([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)re";
 
 constexpr std::string_view kGpt2[] = {GPT2};
 constexpr std::string_view kDigitGpt2[] = {kDigit, GPT2};
 constexpr std::string_view kLlama3[] = {LLAMA3_DIGITS(R"re(\p{N}{1,3})re")};
 constexpr std::string_view kQwen2[] = {LLAMA3_DIGITS(R"re(\p{N})re")};
-constexpr std::string_view kQwen35[] = {
-    CONTRACTION "|" BEFORE_WORD R"re([\p{L}\p{M}]+|\p{N}| ?[^)re" SPACE
-                R"re(\p{L}\p{M}\p{N}]+[\r\n]*|)re" SPACES};
+constexpr std::string_view kQwen35[] = {CONTRACTION "|" BEFORE_WORD
+                                                    R"re([\p{L}\p{M}]+|\p{N}| ?[^)re" SPACE
+                                                    R"re(\p{L}\p{M}\p{N}]+[\r\n]*|)re" SPACES};
 constexpr std::string_view kO200k[] = {CASED(CONTRACTION "?", R"re(\p{N}{1,3})re")};
 constexpr std::string_view kTekken[] = {CASED("", R"re(\p{N})re")};
 constexpr std::string_view kDeepSeek3[] = {
@@ -76,15 +76,15 @@ constexpr std::string_view kDeepSeekLlm[] = {
 constexpr std::string_view kFalcon[] = {R"re([\p{P}$+<=>^`|~]+)re", GPT2, kAsciiThrees};
 // Without the backtick that Falcon's first stage has.
 constexpr std::string_view kDefault[] = {R"re([\p{P}$+<=>^~|]+)re", GPT2, kDigits, kAsciiThrees};
-#define BLOOM_WORDS                                                                      \
-  " ?[^(" SPACE                                                                          \
-  R"re(|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{0964}\x{06D4}\x{060C})]+)re"
+#define BLOOM_WORDS \
+  " ?[^(" SPACE R"re(|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{0964}\x{06D4}\x{060C})]+)re"
 constexpr std::string_view kBloom[] = {BLOOM_WORDS};
 constexpr std::string_view kViking[] = {BLOOM_WORDS, kDigit};
 constexpr std::string_view kSuperBpe[] = {kDigits, kThreesFromRight};
 constexpr std::string_view kBailing[] = {
-    "'(?i:[sdmt]|ll|ve|re)|" R"re([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^)re" SPACE
-    R"re(\p{L}\p{N}]++[\r\n]*|)re" SPACE R"re(*[\r\n]|)re" TAIL_SPACES};
+    "'(?i:[sdmt]|ll|ve|re)|"
+    R"re([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^)re" SPACE R"re(\p{L}\p{N}]++[\r\n]*|)re" SPACE
+    R"re(*[\r\n]|)re" TAIL_SPACES};
 constexpr std::string_view kSeedCoder[] = {
     CONTRACTION "|" BEFORE_WORD R"re(\p{L}+|\p{N}| ?[^)re" SPACE R"re(\p{L}\p{N}\r\n]+|)re" SPACES};
 

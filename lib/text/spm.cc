@@ -66,16 +66,16 @@ bool Spm::may_join(std::string_view left_char, std::string_view right_char) cons
   return (joins_[bit / 64] >> (bit % 64) & 1) != 0;
 }
 
-void Spm::push(int32_t left, Work* work) const {
-  if (left < 0) return;
+bool Spm::add(int32_t left, Work* work) const {
+  if (left < 0) return false;
   const Symbol& symbol = work->symbols[left];
-  if (symbol.next < 0) return;
+  if (symbol.next < 0) return false;
   const uint32_t n_bytes = symbol.n_bytes + work->symbols[symbol.next].n_bytes;
   const int32_t id = vocab_.find_ordinary({symbol.begin, n_bytes});
-  if (id < 0) return;
+  if (id < 0) return false;
   if (vocab_.type(id) == TokenType::kUnused) work->unused_left_bytes[id] = symbol.n_bytes;
   work->heap.push_back({vocab_.score(id), left, n_bytes});
-  std::push_heap(work->heap.begin(), work->heap.end(), kLater);
+  return true;
 }
 
 // Leaves the symbols of the merged word in work->symbols, from index 0 along `next`.
@@ -91,7 +91,11 @@ void Spm::merge_word(std::string_view word, Work* work) const {
     word.remove_prefix(n_bytes);
   }
   symbols.back().next = -1;
-  for (int32_t i = 0; i + 1 < static_cast<int32_t>(symbols.size()); ++i) push(i, work);
+  for (int32_t i = 0; i + 1 < static_cast<int32_t>(symbols.size()); ++i) add(i, work);
+  std::make_heap(heap.begin(), heap.end(), kLater);
+  const auto push = [&](int32_t at) {
+    if (add(at, work)) std::push_heap(heap.begin(), heap.end(), kLater);
+  };
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), kLater);
     const Candidate best = heap.back();
@@ -104,8 +108,8 @@ void Spm::merge_word(std::string_view word, Work* work) const {
     right.n_bytes = 0;
     left.next = right.next;
     if (left.next >= 0) symbols[left.next].previous = best.left;
-    push(left.previous, work);
-    push(best.left, work);
+    push(left.previous);
+    push(best.left);
   }
 }
 
@@ -132,8 +136,8 @@ absl::Status Spm::put(std::string_view piece, Work* work, std::vector<int32_t>* 
       if (byte_id >= 0) {
         ids->push_back(byte_id);
       } else if (!vocab_.unknown.has_value()) {
-        return error(Code::kTokenizer,
-                     absl::StrCat("byte ", static_cast<uint8_t>(byte), " of the text has no token"));
+        return error(Code::kTokenizer, absl::StrCat("byte ", static_cast<uint8_t>(byte),
+                                                    " of the text has no token"));
       } else if (ids->empty() || ids->back() != *vocab_.unknown) {
         ids->push_back(*vocab_.unknown);
       }

@@ -43,7 +43,8 @@ class Spm {
   };
 
   bool may_join(std::string_view left_char, std::string_view right_char) const;
-  void push(int32_t left, Work* work) const;
+  // Adds the candidate of a symbol and its right neighbour, if they make a piece; the heap is not put in order.
+  bool add(int32_t left, Work* work) const;
   void merge_word(std::string_view word, Work* work) const;
   absl::Status put(std::string_view piece, Work* work, std::vector<int32_t>* ids) const;
 

@@ -37,19 +37,15 @@ class SpmTokenizer final : public VocabTokenizer {
     if (!vocab().has(id)) return "";
     const std::string_view piece = vocab().piece(id);
     switch (vocab().type(id)) {
-      case TokenType::kNormal:
-        return spaces_from(piece);
-      case TokenType::kByte:
-        return std::string(1, static_cast<char>(byte_piece_value(piece)));
+      case TokenType::kNormal: return spaces_from(piece);
+      case TokenType::kByte: return std::string(1, static_cast<char>(byte_piece_value(piece)));
       case TokenType::kUserDefined:
         // Some files keep runs of spaces escaped.
         return is_plain_added(id) ? spaces_from(piece) : std::string(piece);
       case TokenType::kControl:
-      case TokenType::kUnknown:
-        return with_special ? std::string(piece) : "";
+      case TokenType::kUnknown: return with_special ? std::string(piece) : "";
       case TokenType::kUndefined:
-      case TokenType::kUnused:
-        break;
+      case TokenType::kUnused: break;
     }
     return "";
   }

@@ -38,7 +38,8 @@ absl::StatusOr<std::optional<int32_t>> read_id(const Gguf& file, std::string_vie
   ENGINE_ASSIGN_OR_RETURN(const std::optional<int64_t> id, file.get_int(key));
   if (!id.has_value()) return std::optional<int32_t>();
   if (*id < 0 || *id >= n_vocab) {
-    return key_error(file, key, absl::StrCat("id ", *id, " is outside the vocabulary of ", n_vocab));
+    return key_error(file, key,
+                     absl::StrCat("id ", *id, " is outside the vocabulary of ", n_vocab));
   }
   return std::optional<int32_t>(static_cast<int32_t>(*id));
 }
@@ -61,8 +62,7 @@ absl::StatusOr<Vocab> Vocab::read(const Gguf& file, const TokenizerOptions& opti
   if (pre.has_value()) vocab.pre = std::string(*pre);
   ENGINE_ASSIGN_OR_RETURN(vocab.add_bos, file.get_bool("tokenizer.ggml.add_bos_token"));
   ENGINE_ASSIGN_OR_RETURN(vocab.add_eos, file.get_bool("tokenizer.ggml.add_eos_token"));
-  ENGINE_ASSIGN_OR_RETURN(vocab.add_space_prefix,
-                          file.get_bool("tokenizer.ggml.add_space_prefix"));
+  ENGINE_ASSIGN_OR_RETURN(vocab.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
   ENGINE_RETURN_IF_ERROR(vocab.read_pieces(file));
   if (vocab.model == "gpt2") ENGINE_RETURN_IF_ERROR(vocab.read_merges(file, options.strict));
   ENGINE_RETURN_IF_ERROR(vocab.read_special_ids(file));
@@ -117,14 +117,17 @@ absl::Status Vocab::read_pieces(const Gguf& file) {
   }
   for (int32_t id = 0; id < size(); ++id) {
     if (model == "llama" && types_[id] == TokenType::kByte && byte_piece_value(piece(id)) < 0) {
-      return key_error(file, kTypes, absl::StrCat("token ", id, " is a byte piece but its text is not"
-                                                  " <0xXX>"));
+      return key_error(file, kTypes,
+                       absl::StrCat("token ", id,
+                                    " is a byte piece but its text is not"
+                                    " <0xXX>"));
     }
   }
 
   if (model == "llama") {
     const GgufValue* value = file.find(kScores);
-    if (value == nullptr) return key_error(file, kScores, "a SentencePiece vocabulary needs scores");
+    if (value == nullptr)
+      return key_error(file, kScores, "a SentencePiece vocabulary needs scores");
     if (value->type == GgufType::kArray && value->element_type == GgufType::kI32) {
       ENGINE_ASSIGN_OR_RETURN(const auto scores, file.get_ints(kScores));
       if (scores.has_value()) scores_.assign(scores->begin(), scores->end());
@@ -179,9 +182,10 @@ absl::Status Vocab::read_merges(const Gguf& file, bool strict) {
     }
     if (strict) {
       return key_error(file, kMerges,
-                       absl::StrCat("merge ", rank, space == std::string_view::npos
-                                                        ? " has no space between two pieces"
-                                                        : " names a piece that the vocabulary lacks"));
+                       absl::StrCat("merge ", rank,
+                                    space == std::string_view::npos
+                                        ? " has no space between two pieces"
+                                        : " names a piece that the vocabulary lacks"));
     }
     ++skipped_merges_;
   }
@@ -219,9 +223,8 @@ absl::Status Vocab::read_special_ids(const Gguf& file) {
                            "prefix", "suffix", "middle"}) {
     ENGINE_RETURN_IF_ERROR(id_of(name).status());
   }
-  for (const auto& [flag, id, key] :
-       {std::tuple(add_bos, bos, "tokenizer.ggml.add_bos_token"),
-        std::tuple(add_eos, eos, "tokenizer.ggml.add_eos_token")}) {
+  for (const auto& [flag, id, key] : {std::tuple(add_bos, bos, "tokenizer.ggml.add_bos_token"),
+                                      std::tuple(add_eos, eos, "tokenizer.ggml.add_eos_token")}) {
     if (flag.value_or(false) && !id.has_value()) {
       return key_error(file, key, "asks for a token that the vocabulary does not have");
     }

@@ -112,9 +112,8 @@ absl::StatusOr<TokenizeResult> VocabTokenizer::encode(std::string_view text, Bos
   ENGINE_RETURN_IF_ERROR(encode_all({&part, 1}, true, &begins_special, &result.ids));
   result.text_had_bos =
       begins_special && vocab_.bos.has_value() && result.ids.front() == *vocab_.bos;
-  result.bos_added =
-      bos_policy == BosPolicy::kForce ||
-      (bos_policy == BosPolicy::kModelDefault && adds_bos_ && !result.text_had_bos);
+  result.bos_added = bos_policy == BosPolicy::kForce ||
+                     (bos_policy == BosPolicy::kModelDefault && adds_bos_ && !result.text_had_bos);
   if (result.bos_added) result.ids.insert(result.ids.begin(), *vocab_.bos);
   result.eos_added = bos_policy != BosPolicy::kNone && adds_eos_;
   if (result.eos_added) result.ids.push_back(*vocab_.eos);

@@ -130,8 +130,7 @@ inline ToyVocab toy_spm() {
 }
 
 inline Ids encode(const Tokenizer& tokenizer, std::string_view text,
-                  BosPolicy bos = BosPolicy::kNone,
-                  SpecialPolicy special = SpecialPolicy::kPlain) {
+                  BosPolicy bos = BosPolicy::kNone, SpecialPolicy special = SpecialPolicy::kPlain) {
   auto result = tokenizer.encode(text, bos, special);
   INFO(result.status().ToString());
   REQUIRE(result.ok());
