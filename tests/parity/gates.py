@@ -77,5 +77,13 @@ def gate_g(logits, golden, prompt):
 
 
 def flip_margin(golden):
-    """A top-2 margin above which llama.cpp's own runs never change the winner, with room."""
-    return SPREAD * max(e["self"]["flip_margin"] for e in golden["prompts"].values())
+    """The envelope of gate G: a top-2 margin above which the winner must be llama.cpp's.
+
+    At least SPREAD times the widest margin at which llama.cpp's own runs change the winner. Those
+    are six runs, so the tail is derived as well: a logit's error is taken as normal with llama.cpp's
+    own mean absolute distance m, so its deviation is m * sqrt(pi / 2), that of the difference of two
+    logits is m * sqrt(pi), and three of those are beyond chance for some hundred positions."""
+    entries = golden["prompts"].values()
+    seen = max(e["self"]["flip_margin"] for e in entries)
+    mean = max(e["self"]["mean"] for e in entries)
+    return max(SPREAD * seen, 3.0 * float(np.sqrt(np.pi)) * mean)
