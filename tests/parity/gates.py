@@ -9,9 +9,9 @@ TOY_BAR_F32 = 1e-4
 # values, against transformers).
 TOY_BAR_F16 = 1.5e-2
 # The engine's f16 cache against the float64 reference with the same rounding: a key or value that
-# sits on a rounding boundary may fall on the other side, so this is looser than 1e-4, and still
-# five times tighter than the row above.
-TOY_BAR_F16_ROUNDED = 3e-3
+# sits on a rounding boundary may fall on the other side, so this is looser than 1e-4. The engine was
+# seen at up to 2.1e-4; the row above is 15 times looser.
+TOY_BAR_F16_ROUNDED = 1e-3
 
 # Gate G, the stated bars (llama family). llama.cpp itself lies further than that from the mean of
 # its own runs on some prompts, and so does exact arithmetic (float64 on the same weights: up to
