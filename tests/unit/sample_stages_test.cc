@@ -219,7 +219,7 @@ TEST_CASE("sample_stages: ties go to the lowest id") {
 }
 
 TEST_CASE("sample_stages: a token at the threshold is kept") {
-  // Four equal tokens: the sum reaches one half with the second; min_p 1 keeps the best and its equals.
+  // Four equal tokens: the sum reaches one half with the second; min_p 1 keeps all of them.
   const std::vector<float> logits = {3, 3, 3, 3};
   Candidates candidates;
   REQUIRE(candidates.fill(logits, {}, {}) == Candidates::Fill::kOk);
