@@ -178,7 +178,8 @@ std::vector<TemplateStep> template_steps(std::string_view text) {
     if (open != std::string_view::npos && open + 1 >= text.size()) open = std::string_view::npos;
     const bool at_end = open == std::string_view::npos;
     std::string_view plain = text.substr(at, at_end ? std::string_view::npos : open - at);
-    if (trim_newline && !plain.empty() && plain[0] == '\n') plain.remove_prefix(1);
+    const bool newline_trimmed = trim_newline && !plain.empty() && plain[0] == '\n';
+    if (newline_trimmed) plain.remove_prefix(1);
     while (trim_all && !plain.empty() && is_blank(plain[0])) plain.remove_prefix(1);
     if (at_end) {
       add_text(plain, &steps);
@@ -194,8 +195,7 @@ std::vector<TemplateStep> template_steps(std::string_view text) {
       // lstrip_blocks: blanks between the start of the line and the tag.
       std::string_view kept = plain;
       while (!kept.empty() && (kept.back() == ' ' || kept.back() == '\t')) kept.remove_suffix(1);
-      const bool line_begins_here =
-          kept.empty() && (at == 0 || text[at - 1] == '\n' || trim_newline);
+      const bool line_begins_here = kept.empty() && (at == 0 || newline_trimmed);
       if ((!kept.empty() && kept.back() == '\n') || line_begins_here) plain = kept;
     }
     add_text(plain, &steps);

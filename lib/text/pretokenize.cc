@@ -92,12 +92,6 @@ absl::Status match_error(int code) {
   return error(Code::kTokenizer, "the pre-tokenizer expression failed: " + pcre2_message(code));
 }
 
-absl::StatusOr<bool> begins_with(const pcre2_code* regex, std::string_view word, const Run& run) {
-  const int n = match(regex, word, 0, PCRE2_ANCHORED, run);
-  if (n < 0 && n != PCRE2_ERROR_NOMATCH) return match_error(n);
-  return n >= 0;
-}
-
 // Appends the ends of the matches and gaps of `word`, which begins at `begin`.
 absl::Status cut(const pcre2_code* regex, std::string_view word, size_t begin, const Run& run,
                  std::vector<size_t>* ends) {
@@ -122,16 +116,28 @@ absl::Status cut(const pcre2_code* regex, std::string_view word, size_t begin, c
   return absl::OkStatus();
 }
 
-// Appends the ends of threes counted from the end of `word`, a run of digits that begins at `begin`.
-void cut_threes_from_right(std::string_view word, size_t begin, std::vector<size_t>* ends) {
+// Appends the ends of the pieces of `word`, which begins at `begin`, when its runs of `digits` are cut into threes
+// counted from their end. Like the empty matches of the published expression, a run of whole threes is also
+// cut from what stands before it, but not from what follows.
+absl::Status cut_threes(const pcre2_code* digits, std::string_view word, size_t begin,
+                        const Run& run, std::vector<size_t>* ends) {
   std::vector<size_t> starts;
-  for (size_t at = 0; at < word.size(); at += utf8_step(word.substr(at)).n_bytes) {
-    starts.push_back(at);
-  }
-  for (size_t i = 1; i < starts.size(); ++i) {
-    if ((starts.size() - i) % 3 == 0) ends->push_back(begin + starts[i]);
+  for (size_t from = 0; from < word.size();) {
+    const int n = match(digits, word, from, 0, run);
+    if (n == PCRE2_ERROR_NOMATCH) break;
+    if (n < 0) return match_error(n);
+    const PCRE2_SIZE* span = pcre2_get_ovector_pointer(run.data.get());
+    starts.clear();
+    for (size_t at = span[0]; at < span[1]; at += utf8_step(word.substr(at)).n_bytes) {
+      starts.push_back(at);
+    }
+    for (size_t i = 0; i < starts.size(); ++i) {
+      if ((starts.size() - i) % 3 == 0 && starts[i] > 0) ends->push_back(begin + starts[i]);
+    }
+    from = span[1];
   }
   ends->push_back(begin + word.size());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -164,13 +170,7 @@ absl::Status Pretokenizer::Stages::split(std::string_view text, size_t begin, co
     size_t from = begin;
     for (size_t end : words) {
       const std::string_view word = text.substr(from - begin, end - from);
-      // The stage before made words of digits only, or of none.
-      ENGINE_ASSIGN_OR_RETURN(const bool is_number, begins_with(digits.get(), word, run));
-      if (is_number) {
-        cut_threes_from_right(word, from, &cut_words);
-      } else {
-        cut_words.push_back(end);
-      }
+      ENGINE_RETURN_IF_ERROR(cut_threes(digits.get(), word, from, run, &cut_words));
       from = end;
     }
     words.swap(cut_words);
@@ -189,7 +189,7 @@ absl::StatusOr<Pretokenizer> Pretokenizer::create(const PretokenizeRule& rule) {
   auto stages = std::make_unique<Stages>();
   for (std::string_view stage : rule.stages) {
     const bool threes = stage == kThreesFromRight;
-    ENGINE_ASSIGN_OR_RETURN(Regex regex, compile(threes ? R"re(\p{N})re" : stage, rule.name));
+    ENGINE_ASSIGN_OR_RETURN(Regex regex, compile(threes ? R"re(\d+)re" : stage, rule.name));
     if (threes) {
       stages->digits = std::move(regex);
     } else {

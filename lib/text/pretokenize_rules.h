@@ -7,7 +7,7 @@
 
 namespace engine {
 
-// Only as the last stage: cuts a word of digits (\p{N}) into threes, counted from its right end. Not an expression: the published
+// Only as the last stage: cuts runs of \d into threes, counted from their right end. Not an expression: the published
 // one looks ahead to the end of the run at every digit, which takes quadratic time.
 inline constexpr std::string_view kThreesFromRight = "<threes from right>";
 

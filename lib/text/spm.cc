@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/text/byte_map.h"
+#include "lib/text/utf8_scan.h"
 
 namespace engine {
 
@@ -18,11 +19,10 @@ constexpr auto kLater = [](const auto& a, const auto& b) {
   return a.score != b.score ? a.score < b.score : a.left > b.left;
 };
 
-// By the lead byte alone, as SentencePiece cuts; whatever follows is not checked.
+// A byte that is no part of a scalar stands alone: it must not take an escaped space with it.
 size_t char_bytes(std::string_view text) {
-  const uint8_t lead = static_cast<uint8_t>(text[0]);
-  const size_t n_bytes = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  return std::min(n_bytes, text.size());
+  const Utf8Step step = utf8_step(text);
+  return step.valid ? step.n_bytes : 1;
 }
 
 uint32_t char_value(std::string_view one_char) {

@@ -9,10 +9,12 @@ SmolLM2: `tokenizers` BPE made of the file's vocabulary and merges, with the pre
 digits, then byte level. Gemma 3: the `sentencepiece` library on a model made of the file's pieces, scores and types.
 Both match user-defined pieces and no control tokens. A string with a byte that the vocabulary lacks has `!` for its ids.
 
+Words: the published pre-tokenizer expressions, run by `tokenizers`.
 Chat: the template in the SmolLM2 file; Gemma 3's (the published one, given as a file; the 270m file has none).
 
 Writes tests/golden/tokens_smollm2.txt, tokens_gemma3.txt: one `TEXT<tab>IDS` a line; in TEXT all bytes but ASCII letters,
 digits and the bytes of whole characters above U+007F that are no marks, blanks or formats are %XX. And
+tests/golden/tokens_words.txt: `rule<tab>NAME`, then the words of each string as `TEXT|TEXT…`.
 tests/golden/tokens_chat.txt: `model`, `generate`, `role<tab>TEXT` lines, then `= TEXT`, the rendering, or `!`, an error.
 """
 import argparse
@@ -177,6 +179,66 @@ def gemma3_encoder(vocabulary):
     return processor.encode, f"sentencepiece {sentencepiece.__version__}"
 
 
+# The published expressions, run by the engine of `tokenizers` (Oniguruma); several stages are applied one after another.
+C = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+W = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+BEFORE = r"[^\r\n\p{L}\p{N}]?"
+PUNCT = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+RULES = {
+    "gpt-2": [GPT2],
+    "smollm": [r"\p{N}", GPT2],
+    "llama-bpe": [C + "|" + BEFORE + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + W],
+    "qwen2": [C + "|" + BEFORE + r"\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + W],
+    "qwen35": [C + "|" + BEFORE + r"[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + W],
+    "gpt-4o": [
+        f"{BEFORE}{UPPER}*{LOWER}+{C}?|{BEFORE}{UPPER}+{LOWER}*{C}?|" + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + W
+    ],
+    "tekken": [f"{BEFORE}{UPPER}*{LOWER}+|{BEFORE}{UPPER}+{LOWER}*|" + r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + W],
+    "deepseek-v3": [
+        r"\p{N}{1,3}",
+        "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+        PUNCT + r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + W,
+    ],
+    "deepseek-coder": [
+        r"[\r\n]",
+        r"\s?\p{L}+",
+        r"\s?\p{P}+",
+        "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+        r"\p{N}",
+    ],
+    "falcon": [r"[\p{P}$+<=>^`|~]+", GPT2, "[0-9][0-9][0-9]"],
+    "default": [r"[\p{P}$+<=>^~|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
+    "bloom": [" ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"],
+    "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
+    "bailingmoe": [
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+    ],
+    "seed-coder": [C + "|" + BEFORE + r"\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + W],
+}
+WORD_STRINGS = ["a->b", "f(x):\n", "1234", "  x", "I'M don't", "\n\n  \n", "x  ", "\t\tx", "a\r\n\r\nb", "½ x²y", "a" * 70]
+
+
+def record_words(seed):
+    import tokenizers
+
+    rng = random.Random(seed)
+    texts = TRICKY[1:] + WORD_STRINGS + [random_string(rng) for _ in range(80)]
+    lines = [f"# Words by tokenizers {tokenizers.__version__}; made by tests/parity/record_tokens.py"]
+    for name, stages in RULES.items():
+        lines.append(f"rule\t{name}")
+        for text in texts:
+            parts = [text]
+            for stage in stages:
+                split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(stage), "isolated")
+                parts = [word for part in parts for word, _ in split.pre_tokenize_str(part)]
+            assert "".join(parts) == text
+            lines.append("|".join(map(escape, parts)))
+    (OUT / "tokens_words.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"tokens_words.txt: {len(RULES)} rules, {len(texts)} strings")
+
+
 def record_tokens(name, make_encoder, seed):
     path = find_model(name)
     assert path, f"run examples/fetch_model.sh {name}"
@@ -251,6 +313,7 @@ def main():
         "smollm2": record_tokens("smollm2", smollm2_encoder, 1),
         "gemma3": record_tokens("gemma3", gemma3_encoder, 2),
     }
+    record_words(3)
     if options.gemma_template:
         templates = {"smollm2": vocabularies["smollm2"].template, "gemma3": options.gemma_template.read_text(encoding="utf-8")}
         record_chat(vocabularies, templates)
