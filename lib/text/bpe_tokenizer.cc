@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/file/gguf_common.h"
 #include "lib/text/bpe.h"
 #include "lib/text/byte_map.h"
 #include "lib/text/pretokenize.h"
@@ -116,10 +117,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(Vocab vocab,
   const PretokenizeRule* rule = vocab.pre.has_value() ? find_pretokenize_rule(*vocab.pre) : nullptr;
   const bool fallback = rule == nullptr;
   if (fallback && !options.allow_pretokenizer_fallback) {
-    return error_at(Code::kTokenizer, "tokenizer.ggml.pre", pre_offset,
-                    vocab.pre.has_value()
-                        ? absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not known")
-                        : "the file names no pre-tokenizer");
+    constexpr std::string_view kKey = "tokenizer.ggml.pre";
+    if (!vocab.pre.has_value()) {
+      return error_at(Code::kTokenizer, kKey, kNoOffset,
+                      absl::StrCat(kKey, ": the file names no pre-tokenizer"));
+    }
+    return gguf_error(Code::kTokenizer, kKey, pre_offset,
+                      absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not known"));
   }
   if (fallback) rule = find_pretokenize_rule("default");
   ENGINE_ASSIGN_OR_RETURN(Pretokenizer pretokenizer, Pretokenizer::create(*rule));

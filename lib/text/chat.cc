@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<ChatSegment>> render_chat(ChatFamily family,
   const ChatTemplateInfo info = read_chat_template(template_text);
   if (info.family == ChatFamily::kUnknown || info.family != family) {
     return error_at(Code::kChatTemplate, "tokenizer.chat_template", kNoOffset,
-                    "the chat template is absent or of no known family");
+                    "tokenizer.chat_template: the chat template is absent or of no known family");
   }
   Segments out;
   if (family == ChatFamily::kChatMl) {

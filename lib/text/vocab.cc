@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "lib/file/gguf_common.h"
 #include "lib/text/byte_map.h"
 #include "lib/text/end_tokens.h"
 
@@ -24,7 +25,10 @@ constexpr std::string_view kMerges = "tokenizer.ggml.merges";
 
 absl::Status key_error(const Gguf& file, std::string_view key, std::string_view message) {
   const GgufValue* value = file.find(key);
-  return error_at(Code::kTokenizer, key, value == nullptr ? kNoOffset : value->offset, message);
+  if (value == nullptr) {
+    return error_at(Code::kTokenizer, key, kNoOffset, absl::StrCat(key, ": ", message));
+  }
+  return gguf_error(Code::kTokenizer, key, value->offset, message);
 }
 
 absl::Status length_error(const Gguf& file, std::string_view key, size_t count, size_t n_tokens) {

@@ -48,8 +48,9 @@ absl::Status VocabTokenizer::index_special() {
     patterns.push_back({"", id, level});
   }
   if (n_bytes > kMaxAddedBytes) {
-    return error_at(Code::kTokenizer, "tokenizer.ggml.token_type", kNoOffset,
-                    "the added tokens are longer than any vocabulary needs");
+    return error_at(
+        Code::kTokenizer, "tokenizer.ggml.token_type", kNoOffset,
+        "tokenizer.ggml.token_type: the added tokens are longer than any vocabulary needs");
   }
   for (size_t i = 0; i < texts.size(); ++i) patterns[i].text = texts[i];
   special_ = std::make_unique<const SpecialSplit>(patterns);

@@ -98,8 +98,10 @@ TEST_CASE("digits in threes from the right, the deepseek-llm letters, odd white 
   using Words = std::vector<std::string>;
   CHECK(words_of(pretokenizer_named("superbpe"), "x1234567 12") ==
         Words{"x", "1", "234", "567", " ", "12"});
-  CHECK(words_of(pretokenizer_named("deepseek-llm"), "Ab\u212A \u1F7Dz\u3002x12\n") ==
-        Words{"Ab\u212A", " \u1F7Dz", "\u3002", "x", "12", "\n"});
+  // U+01BB is not among the letters; U+212A is, but the stage for CJK cuts it off again. The stage for marks takes ASCII letters too.
+  CHECK(words_of(pretokenizer_named("deepseek-llm"),
+                 "Ab\u00C0 \u00C0\u03A3\u01BB 12\u03A3\u212A\n") ==
+        Words{"Ab", "\u00C0", " \u00C0\u03A3", "\u01BB ", "12", "\u03A3", "\u212A", "\n"});
   // U+0085 and U+2028 are white space, U+180E is none.
   CHECK(words_of(pretokenizer_named("gpt-2"), "a\u0085\u2028b\u180Ec") ==
         Words{"a", "\u0085", "\u2028", "b", "\u180E", "c"});
