@@ -16,12 +16,14 @@ static const char kUsage[] =
     "chat MODEL [options]: talk to a model\n"
     "\n"
     "  --system TEXT          system message\n"
-    "  -n, --tokens N         at most N tokens in an answer, -1 = until the model ends (default -1)\n"
+    "  -n, --tokens N         at most N tokens in an answer, -1 = until the model ends (default "
+    "-1)\n"
     "  -c, --ctx N            context in tokens (default: up to 4096, as the model was trained)\n"
     "  -t, --threads N        threads (default: all cores that this process may use)\n"
     "\n" SAMPLING_USAGE
     "\n"
-    "Type a line to ask. /clear forgets the conversation, /stats shows the speed of the last answer,\n"
+    "Type a line to ask. /clear forgets the conversation, /stats shows the speed of the last "
+    "answer,\n"
     "/exit or Ctrl-D ends. Ctrl-C stops an answer; at the prompt, a second Ctrl-C ends.\n"
     "With stdin from a pipe each line is a question, and only the answers are written to stdout.\n"
     "Status: 0 = done, 1 = failed (the reason is on stderr), 2 = wrong command line.\n"
@@ -83,13 +85,15 @@ static void drop_turns(conversation *c, uint64_t n_left) {
   while (c->n_turns > n_left) free(c->turns[--c->n_turns].content);
 }
 
-static int32_t render(const conversation *c, uint64_t first_turn, id_list *ids, engine_error *error) {
+static int32_t render(const conversation *c, uint64_t first_turn, id_list *ids,
+                      engine_error *error) {
   const uint64_t n_head = first_turn > c->n_kept_turns ? c->n_kept_turns : 0;
   engine_chat_message *messages = cli_allocate((c->n_turns + 1) * sizeof(*messages));
   uint64_t n = 0;
   for (uint64_t i = 0; i < c->n_turns; ++i) {
     if (i >= n_head && i < first_turn) continue;
-    messages[n++] = (engine_chat_message){c->turns[i].role, c->turns[i].content, c->turns[i].content_bytes};
+    messages[n++] =
+        (engine_chat_message){c->turns[i].role, c->turns[i].content, c->turns[i].content_bytes};
   }
   const int32_t status = generation_chat_ids(c->model, messages, n, ids, error);
   free(messages);
@@ -100,14 +104,17 @@ static int32_t render(const conversation *c, uint64_t first_turn, id_list *ids, 
 static void explain_full(const conversation *c, uint64_t n_ids) {
   id_list alone = {NULL, 0, 0};
   engine_error error = ENGINE_ERROR_INIT;
-  const int fits_alone = render(c, c->n_turns - 1, &alone, &error) == ENGINE_OK && alone.n < c->n_ctx;
+  const int fits_alone =
+      render(c, c->n_turns - 1, &alone, &error) == ENGINE_OK && alone.n < c->n_ctx;
   free(alone.ids);
   if (fits_alone) {
-    cli_message("with this message the conversation has %" PRIu64 " tokens, the context holds %u. The message "
+    cli_message("with this message the conversation has %" PRIu64
+                " tokens, the context holds %u. The message "
                 "was not added: /clear starts anew, -c N gives more room",
                 n_ids, c->n_ctx);
   } else {
-    cli_message("this message is too long: %" PRIu64 " tokens, the context holds %u. It was not added; "
+    cli_message("this message is too long: %" PRIu64
+                " tokens, the context holds %u. It was not added; "
                 "start with -c N for more room",
                 n_ids, c->n_ctx);
   }
@@ -177,7 +184,8 @@ static int ask(conversation *c, const char *line, uint64_t n_bytes) {
     } else if (status == ENGINE_OK) {
       add_turn(c, "assistant", c->last_result.text, c->last_result.text_bytes);
       if (strcmp(c->last_result.stop_reason, "context") == 0) {
-        cli_message("the context of %u tokens is full: /clear starts anew, -c N gives more room", c->n_ctx);
+        cli_message("the context of %u tokens is full: /clear starts anew, -c N gives more room",
+                    c->n_ctx);
       } else if (strcmp(c->last_result.stop_reason, "stopped") == 0) {
         cli_message("stopped");
       }
@@ -197,11 +205,12 @@ static void show_stats(const conversation *c) {
     return;
   }
   const generation_speed s = generation_measure(&c->last_request, &c->last_result);
-  cli_message("prompt %" PRIu64 " new tokens, prefill %.1f tok/s; answer %" PRIu64
-              " tokens, decode %.1f tok/s; %.2f GB/s, %.1f%% of %.1f GB/s read bandwidth; context %" PRIu64
-              " of %u; stop: %s",
-              s.n_prompt, s.prefill_tok_s, s.n_generated, s.tok_s, s.gb_s, s.roofline_percent,
-              s.read_bandwidth_gb_s, c->held.n, c->n_ctx, c->last_result.stop_reason);
+  cli_message(
+      "prompt %" PRIu64 " new tokens, prefill %.1f tok/s; answer %" PRIu64
+      " tokens, decode %.1f tok/s; %.2f GB/s, %.1f%% of %.1f GB/s read bandwidth; context %" PRIu64
+      " of %u; stop: %s",
+      s.n_prompt, s.prefill_tok_s, s.n_generated, s.tok_s, s.gb_s, s.roofline_percent,
+      s.read_bandwidth_gb_s, c->held.n, c->n_ctx, c->last_result.stop_reason);
 }
 
 static void clear(conversation *c) {
@@ -218,7 +227,8 @@ static int talk(conversation *c) {
   size_t capacity = 0;
   int code = CLI_OK;
   int interrupts = 0; /* Ctrl-C at the prompt, without a line between */
-  if (interactive) fputs("Type a question; /clear, /stats, /exit; Ctrl-C stops an answer.\n", stderr);
+  if (interactive)
+    fputs("Type a question; /clear, /stats, /exit; Ctrl-C stops an answer.\n", stderr);
   while (code == CLI_OK) {
     if (interactive) fputs("> ", stderr);
     errno = 0;
@@ -232,7 +242,8 @@ static int talk(conversation *c) {
     }
     interrupts = 0;
     uint64_t n_bytes = (uint64_t)got;
-    while (n_bytes && (line[n_bytes - 1] == '\n' || line[n_bytes - 1] == '\r')) line[--n_bytes] = '\0';
+    while (n_bytes && (line[n_bytes - 1] == '\n' || line[n_bytes - 1] == '\r'))
+      line[--n_bytes] = '\0';
     if (n_bytes == 0) continue;
     if (strcmp(line, "/exit") == 0) break;
     if (strcmp(line, "/clear") == 0) {
@@ -254,7 +265,8 @@ static int talk(conversation *c) {
 static int check_template(const conversation *c) {
   engine_chat_message messages[2];
   uint64_t n = 0;
-  if (c->n_turns) messages[n++] = (engine_chat_message){"system", c->turns[0].content, c->turns[0].content_bytes};
+  if (c->n_turns)
+    messages[n++] = (engine_chat_message){"system", c->turns[0].content, c->turns[0].content_bytes};
   messages[n++] = (engine_chat_message){"user", "Hello", 5};
   engine_error error = ENGINE_ERROR_INIT;
   id_list ids = {NULL, 0, 0};

@@ -32,9 +32,11 @@ static const char kUsage[] =
     "gb_s         tok_s * bytes_per_token, 10^9 bytes\n"
     "roofline     gb_s in percent of read_bandwidth_gb_s: the best plain read of 512 MiB by as\n"
     "             many threads in this run\n"
-    "coherence    1 = the text contains \"Paris\"; na = other prompt, or a file without vocabulary,\n"
+    "coherence    1 = the text contains \"Paris\"; na = other prompt, or a file without "
+    "vocabulary,\n"
     "             which decodes fixed ids\n"
-    "signature    FNV-1a, 64 bits, over little-endian 32-bit words: the ids of the prompt; then for\n"
+    "signature    FNV-1a, 64 bits, over little-endian 32-bit words: the ids of the prompt; then "
+    "for\n"
     "             each token the bits of all logits that it was chosen from, and its id; last the\n"
     "             bits of the logits after the last token\n"
     "JSON: the same fields (na is null), text, ids, context and kernels with their counts.\n"
@@ -130,7 +132,8 @@ static int create_session(const engine_model *model, const proxy_options *o, uin
   status = engine_session_stats_get(*session, stats);
   if (status != ENGINE_OK) return cli_report("cannot read the session's stats", status, NULL);
   if (stats->mode != o->session.mode) {
-    cli_message("asked for mode %s, but the session runs mode number %" PRId32, o->mode, stats->mode);
+    cli_message("asked for mode %s, but the session runs mode number %" PRId32, o->mode,
+                stats->mode);
     return CLI_FAILED;
   }
   if (o->session.target && strcmp(o->session.target, stats->target) != 0) {
@@ -138,7 +141,8 @@ static int create_session(const engine_model *model, const proxy_options *o, uin
     return CLI_FAILED;
   }
   if (o->session.n_threads && o->session.n_threads != stats->n_threads) {
-    cli_message("asked for %u threads, but the session runs %u", o->session.n_threads, stats->n_threads);
+    cli_message("asked for %u threads, but the session runs %u", o->session.n_threads,
+                stats->n_threads);
     return CLI_FAILED;
   }
   if (n_positions > stats->n_ctx) {
@@ -205,11 +209,13 @@ static void print_line(const proxy_options *o, const proxy_report *r) {
   putchar('\n');
 }
 
-static void print_json(const proxy_options *o, const proxy_report *r, const engine_session *session) {
-  printf("{\"tok_s\": %.3f, \"prefill_tok_s\": %.3f, \"mode\": \"%s\", \"threads\": %u, \"tokens\": %" PRIu64
-         ", \"bytes_per_token\": %" PRIu64 ", \"gb_s\": %.4f",
-         r->tok_s, r->prefill_tok_s, o->mode, r->stats.n_threads, r->run->ids.n,
-         r->stats.bytes_per_token, r->gb_s);
+static void print_json(const proxy_options *o, const proxy_report *r,
+                       const engine_session *session) {
+  printf(
+      "{\"tok_s\": %.3f, \"prefill_tok_s\": %.3f, \"mode\": \"%s\", \"threads\": %u, \"tokens\": "
+      "%" PRIu64 ", \"bytes_per_token\": %" PRIu64 ", \"gb_s\": %.4f",
+      r->tok_s, r->prefill_tok_s, o->mode, r->stats.n_threads, r->run->ids.n,
+      r->stats.bytes_per_token, r->gb_s);
   if (r->read_bandwidth_gb_s > 0) {
     printf(", \"read_bandwidth_gb_s\": %.3f, \"roofline\": %.1f", r->read_bandwidth_gb_s,
            100.0 * r->gb_s / r->read_bandwidth_gb_s);
@@ -219,12 +225,13 @@ static void print_json(const proxy_options *o, const proxy_report *r, const engi
   printf(", \"target\": \"%s\", \"coherence\": %s", r->stats.target,
          r->coherence < 0 ? "null" : (r->coherence ? "1" : "0"));
   if (o->signature) printf(", \"signature\": \"%016" PRIx64 "\"", r->run->signature);
-  printf(", \"kv\": \"%s\", \"n_ctx\": %u, \"context_start\": %" PRIu64 ", \"context_end\": %" PRIu64
-         ", \"text\": ",
+  printf(", \"kv\": \"%s\", \"n_ctx\": %u, \"context_start\": %" PRIu64
+         ", \"context_end\": %" PRIu64 ", \"text\": ",
          o->kv, r->stats.n_ctx, r->n_prompt, r->n_prompt + r->run->ids.n);
   cli_print_json_text(r->text, r->text_bytes);
   fputs(", \"ids\": [", stdout);
-  for (uint64_t i = 0; i < r->run->ids.n; ++i) printf("%s%" PRId32, i ? ", " : "", r->run->ids.ids[i]);
+  for (uint64_t i = 0; i < r->run->ids.n; ++i)
+    printf("%s%" PRId32, i ? ", " : "", r->run->ids.ids[i]);
   fputs("], \"kernels\": {", stdout);
   const char *name = NULL;
   uint64_t calls = 0;
@@ -235,7 +242,8 @@ static void print_json(const proxy_options *o, const proxy_report *r, const engi
 }
 
 /* The warm-up and the measured session; 0 or an exit code. */
-static int measure(const engine_model *model, const engine_model_info *info, const proxy_options *o) {
+static int measure(const engine_model *model, const engine_model_info *info,
+                   const proxy_options *o) {
   id_list prompt = {NULL, 0, 0};
   proxy_run warm_up, run;
   proxy_report report;
@@ -262,7 +270,8 @@ static int measure(const engine_model *model, const engine_model_info *info, con
     if (!o->prompt) report.coherence = contains_paris(report.text, report.text_bytes);
   }
   if (code == CLI_OK) {
-    if (!o->skip_bandwidth) report.read_bandwidth_gb_s = read_bandwidth_gb_s(report.stats.n_threads);
+    if (!o->skip_bandwidth)
+      report.read_bandwidth_gb_s = read_bandwidth_gb_s(report.stats.n_threads);
     if (run.decode_seconds > 0) report.tok_s = o->n_tokens / run.decode_seconds;
     if (run.prefill_seconds > 0) report.prefill_tok_s = (double)prompt.n / run.prefill_seconds;
     report.gb_s = report.tok_s * (double)report.stats.bytes_per_token * 1e-9;
@@ -300,7 +309,8 @@ int main(int argc, char **argv) {
       {"--json", NULL, CLI_FLAG, &o.json, NULL},
   };
   cli_parse(argc, argv, kUsage, options, sizeof(options) / sizeof(options[0]), &o.model_path);
-  if (strcmp(o.mode, "reference") != 0) cli_usage_error("unknown mode '%s': there is reference", o.mode);
+  if (strcmp(o.mode, "reference") != 0)
+    cli_usage_error("unknown mode '%s': there is reference", o.mode);
   o.session.mode = ENGINE_MODE_REFERENCE;
   if (strcmp(o.kv, "f16") != 0 && strcmp(o.kv, "f32") != 0) {
     cli_usage_error("'%s' is not a value for --kv: f16 or f32", o.kv);

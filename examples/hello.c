@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "engine.h"
 
 static engine_error error = ENGINE_ERROR_INIT;
@@ -18,8 +19,10 @@ static void check(int32_t status) {
 
 int main(int argc, char **argv) {
   if (argc < 2 || argc > 3 || strcmp(argv[1], "--help") == 0) {
-    fputs("hello MODEL [TEXT]: continue a text by 32 tokens\n"
-          "Example: hello model.gguf \"The capital of France is\"\n", argc == 2 ? stdout : stderr);
+    fputs(
+        "hello MODEL [TEXT]: continue a text by 32 tokens\n"
+        "Example: hello model.gguf \"The capital of France is\"\n",
+        argc == 2 ? stdout : stderr);
     return argc == 2 ? 0 : 2;
   }
   const char *prompt = argc == 3 ? argv[2] : "The capital of France is", *text;
@@ -37,8 +40,8 @@ int main(int argc, char **argv) {
   check(engine_text_decoder_create(model, 0, 0, &decoder));
   int32_t ids[4096];
   uint64_t n_ids, n_bytes;
-  check(engine_tokenize(model, prompt, strlen(prompt), ENGINE_BOS_DEFAULT, ENGINE_SPECIAL_PLAIN, ids,
-                        4096, &n_ids, NULL, &error));
+  check(engine_tokenize(model, prompt, strlen(prompt), ENGINE_BOS_DEFAULT, ENGINE_SPECIAL_PLAIN,
+                        ids, 4096, &n_ids, NULL, &error));
   float *logits = malloc((size_t)info.n_vocab * sizeof(float));
   check(engine_session_decode(session, ids, n_ids, logits, &error));
   fputs(prompt, stdout);

@@ -139,7 +139,8 @@ int main(int argc, char **argv) {
   } else if (is_decode) {
     code = parse_ids(text, n_bytes, &ids);
     if (code == CLI_OK) {
-      code = pieces ? print_ids(model, &ids, 1) : decode(model, &ids, special == ENGINE_SPECIAL_ALL);
+      code =
+          pieces ? print_ids(model, &ids, 1) : decode(model, &ids, special == ENGINE_SPECIAL_ALL);
     }
   } else {
     code = generation_tokenize(model, text, n_bytes, no_bos ? ENGINE_BOS_NONE : ENGINE_BOS_DEFAULT,

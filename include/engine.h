@@ -61,12 +61,12 @@ extern "C" {
 /* Status codes: 0 is success; families are spaced by tens; numbers are never reused. */
 enum {
   ENGINE_OK = 0,
-  ENGINE_ARGUMENT = 10,           /* a parameter is out of its stated range */
-  ENGINE_TOO_NEW = 11,            /* a struct or flag needs a newer library */
-  ENGINE_BUFFER_TOO_SMALL = 12,   /* the needed size was written */
-  ENGINE_FILE_OPEN = 20,          /* the operating system refused to open, map or read */
-  ENGINE_FILE_FORMAT = 21,        /* malformed or hostile content */
-  ENGINE_FILE_UNSUPPORTED = 22,   /* well-formed, but a version or type this library does not have */
+  ENGINE_ARGUMENT = 10,         /* a parameter is out of its stated range */
+  ENGINE_TOO_NEW = 11,          /* a struct or flag needs a newer library */
+  ENGINE_BUFFER_TOO_SMALL = 12, /* the needed size was written */
+  ENGINE_FILE_OPEN = 20,        /* the operating system refused to open, map or read */
+  ENGINE_FILE_FORMAT = 21,      /* malformed or hostile content */
+  ENGINE_FILE_UNSUPPORTED = 22, /* well-formed, but a version or type this library does not have */
   ENGINE_MODEL_ARCHITECTURE = 30, /* unknown architecture */
   ENGINE_MODEL_KEY = 31,          /* a metadata key is missing, wrongly typed or out of range */
   ENGINE_MODEL_TENSOR = 32,       /* a tensor is missing, or of a wrong type or shape */
@@ -76,13 +76,13 @@ enum {
   ENGINE_MEMORY = 50,             /* an allocation failed */
   ENGINE_DEVICE = 60,             /* the CPU target or device is not available here */
   ENGINE_DEVICE_LOST = 61,
-  ENGINE_STATE = 70,              /* not possible in this state of the handle */
+  ENGINE_STATE = 70, /* not possible in this state of the handle */
   ENGINE_CONTEXT_FULL = 71,
-  ENGINE_NONFINITE = 72,          /* a NaN or an infinity appeared in the forward pass */
+  ENGINE_NONFINITE = 72, /* a NaN or an infinity appeared in the forward pass */
   ENGINE_CANCELLED = 73,
   ENGINE_CANNOT_REWIND = 74,
   ENGINE_HOOK_FAILED = 80,
-  ENGINE_INTERNAL = 90            /* a fault of the library; please report it */
+  ENGINE_INTERNAL = 90 /* a fault of the library; please report it */
 };
 
 /* Where a failing call says what went wrong. Caller-owned; NULL wherever it is not wanted. */
@@ -93,7 +93,10 @@ typedef struct engine_error {
   char name[128];       /* out: metadata key or tensor name, "" = none */
   char message[512];    /* out: one sentence */
 } engine_error;
-#define ENGINE_ERROR_INIT {(uint32_t)sizeof(engine_error), 0, UINT64_MAX, {0}, {0}}
+#define ENGINE_ERROR_INIT                                     \
+  {                                                           \
+    (uint32_t)sizeof(engine_error), 0, UINT64_MAX, {0}, { 0 } \
+  }
 
 /* engine_api_version: the version of the library that is running.
  *
@@ -138,8 +141,9 @@ typedef void (*engine_task)(void *task_data, uint32_t index);
  * Callbacks may come from any thread that is inside a call of this library, and must not call it back. */
 typedef struct engine_host {
   uint32_t struct_size;
-  uint32_t runner_threads; /* how many tasks parallel_for runs at once; 0 = 1. Used with parallel_for only */
-  void *user;              /* first argument of every callback */
+  uint32_t
+      runner_threads; /* how many tasks parallel_for runs at once; 0 = 1. Used with parallel_for only */
+  void *user;         /* first argument of every callback */
   void (*log)(void *user, int32_t level, const char *text, uint64_t n_bytes);
   void *(*allocate)(void *user, uint64_t n_bytes, uint64_t alignment); /* NULL = out of memory */
   void (*release)(void *user, void *block, uint64_t n_bytes, uint64_t alignment);
@@ -147,34 +151,36 @@ typedef struct engine_host {
   uint64_t (*clock_ns)(void *user);
   void (*progress)(void *user, int32_t phase, uint64_t done, uint64_t total);
 } engine_host;
-#define ENGINE_HOST_INIT {(uint32_t)sizeof(engine_host), 0, 0, 0, 0, 0, 0, 0, 0}
+#define ENGINE_HOST_INIT \
+  { (uint32_t)sizeof(engine_host), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* ---- model: open, close, ask ---------------------------------------------------------------------- */
 
 typedef struct engine_model engine_model; /* immutable weights, vocabulary, metadata */
 
 enum {
-  ENGINE_OPEN_VOCAB_ONLY = 1,        /* no weights needed or read: tokenize works, sessions do not */
-  ENGINE_OPEN_METADATA_ONLY = 2,     /* metadata and tensor table only, unknown types accepted */
+  ENGINE_OPEN_VOCAB_ONLY = 1,    /* no weights needed or read: tokenize works, sessions do not */
+  ENGINE_OPEN_METADATA_ONLY = 2, /* metadata and tensor table only, unknown types accepted */
   ENGINE_OPEN_PRETOKENIZER_FALLBACK = 4 /* accept an unknown pre-tokenizer; see engine_model_info */
 };
 
 /* A source is exactly one of: path; fd (>= 0) with offset and length; data with length. */
 typedef struct engine_model_params {
   uint32_t struct_size;
-  uint32_t flags;     /* ENGINE_OPEN_* */
-  const char *path;   /* NUL-terminated UTF-8 */
-  const void *data;   /* the whole file; borrowed until engine_model_close or release_data */
-  uint64_t length;    /* bytes of data; of fd, 0 = up to its end */
-  uint64_t offset;    /* of fd: first byte of the file inside it */
-  void (*release_data)(void *release_user, const void *data, uint64_t length); /* called once, at close or failure */
+  uint32_t flags;   /* ENGINE_OPEN_* */
+  const char *path; /* NUL-terminated UTF-8 */
+  const void *data; /* the whole file; borrowed until engine_model_close or release_data */
+  uint64_t length;  /* bytes of data; of fd, 0 = up to its end */
+  uint64_t offset;  /* of fd: first byte of the file inside it */
+  void (*release_data)(void *release_user, const void *data,
+                       uint64_t length); /* called once, at close or failure */
   void *release_user;
   const engine_host *host; /* NULL = the library's own services */
   int32_t fd;              /* -1 = none; duplicated, yours to close */
   uint32_t reserved;
 } engine_model_params;
 #define ENGINE_MODEL_PARAMS_INIT \
-  {(uint32_t)sizeof(engine_model_params), 0, 0, 0, 0, 0, 0, 0, 0, -1, 0}
+  { (uint32_t)sizeof(engine_model_params), 0, 0, 0, 0, 0, 0, 0, 0, -1, 0 }
 
 /* engine_model_open: map and validate a model file.
  *
@@ -203,38 +209,42 @@ ENGINE_API int32_t engine_model_open(const engine_model_params *params, engine_m
 ENGINE_API void engine_model_close(engine_model *model);
 
 typedef struct engine_model_info {
-  uint32_t struct_size;       /* in */
-  int32_t n_vocab;            /* ids that logits cover: rows of the embedding */
-  int32_t n_tokens;           /* ids that the vocabulary names; n_vocab may be larger (padding) */
+  uint32_t struct_size; /* in */
+  int32_t n_vocab;      /* ids that logits cover: rows of the embedding */
+  int32_t n_tokens;     /* ids that the vocabulary names; n_vocab may be larger (padding) */
   int32_t n_embd;
   int32_t n_layer;
   int32_t n_head;
-  int32_t n_head_kv;          /* of the first layer */
+  int32_t n_head_kv; /* of the first layer */
   int32_t head_dim_k;
   int32_t head_dim_v;
-  int32_t n_ff;               /* of the first layer */
+  int32_t n_ff; /* of the first layer */
   int32_t n_ctx_train;
-  int32_t sliding_window;     /* 0 = none */
-  int32_t bos_id;             /* -1 = none */
-  int32_t eos_id;             /* -1 = none */
-  int32_t adds_bos;           /* 1 = the model's default is to begin with BOS */
-  int32_t head_is_tied;       /* 1 = the head is the embedding */
-  int32_t has_weights;        /* 0 after VOCAB_ONLY or METADATA_ONLY */
+  int32_t sliding_window; /* 0 = none */
+  int32_t bos_id;         /* -1 = none */
+  int32_t eos_id;         /* -1 = none */
+  int32_t adds_bos;       /* 1 = the model's default is to begin with BOS */
+  int32_t head_is_tied;   /* 1 = the head is the embedding */
+  int32_t has_weights;    /* 0 after VOCAB_ONLY or METADATA_ONLY */
   int32_t has_tokenizer;
   int32_t pretokenizer_fallback; /* 1 = the file's pre-tokenizer is unknown and `default` is used */
-  int32_t n_unused_tensors;   /* tensors in the file that the architecture does not use */
-  uint64_t n_params;          /* weights in the file */
+  int32_t n_unused_tensors;      /* tensors in the file that the architecture does not use */
+  uint64_t n_params;             /* weights in the file */
   uint64_t file_bytes;
-  uint64_t bytes_per_token;   /* weight bytes that one decoded token reads */
+  uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
   char architecture[32];
   char name[96];
-  char tokenizer[32];         /* "llama", "gpt2" */
-  char pretokenizer[32];      /* in force; "" where the tokenizer has none */
-  char chat_family[32];       /* "" where the file's template is absent or not recognised */
+  char tokenizer[32];    /* "llama", "gpt2" */
+  char pretokenizer[32]; /* in force; "" where the tokenizer has none */
+  char chat_family[32];  /* "" where the file's template is absent or not recognised */
 } engine_model_info;
-#define ENGINE_MODEL_INFO_INIT                                                                     \
-  {(uint32_t)sizeof(engine_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-   0, 0, {0}, {0}, {0}, {0}, {0}}
+#define ENGINE_MODEL_INFO_INIT                                                                    \
+  {                                                                                               \
+    (uint32_t)sizeof(engine_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0, {0}, {0}, {0}, {0}, {                                                            \
+      0                                                                                           \
+    }                                                                                             \
+  }
 
 /* engine_model_info_get: dimensions and names of a model.
  *
@@ -250,25 +260,35 @@ ENGINE_API int32_t engine_model_info_get(const engine_model *model, engine_model
 
 /* Types of metadata values: the numbers of the GGUF specification. */
 enum {
-  ENGINE_VALUE_U8 = 0, ENGINE_VALUE_I8 = 1, ENGINE_VALUE_U16 = 2, ENGINE_VALUE_I16 = 3,
-  ENGINE_VALUE_U32 = 4, ENGINE_VALUE_I32 = 5, ENGINE_VALUE_F32 = 6, ENGINE_VALUE_BOOL = 7,
-  ENGINE_VALUE_STRING = 8, ENGINE_VALUE_ARRAY = 9, ENGINE_VALUE_U64 = 10, ENGINE_VALUE_I64 = 11,
+  ENGINE_VALUE_U8 = 0,
+  ENGINE_VALUE_I8 = 1,
+  ENGINE_VALUE_U16 = 2,
+  ENGINE_VALUE_I16 = 3,
+  ENGINE_VALUE_U32 = 4,
+  ENGINE_VALUE_I32 = 5,
+  ENGINE_VALUE_F32 = 6,
+  ENGINE_VALUE_BOOL = 7,
+  ENGINE_VALUE_STRING = 8,
+  ENGINE_VALUE_ARRAY = 9,
+  ENGINE_VALUE_U64 = 10,
+  ENGINE_VALUE_I64 = 11,
   ENGINE_VALUE_F64 = 12
 };
 
 /* One metadata entry. Pointers are const and live until engine_model_close. */
 typedef struct engine_metadata {
   uint32_t struct_size;
-  int32_t type;              /* ENGINE_VALUE_* */
-  int32_t element_type;      /* of an array, else = type */
+  int32_t type;         /* ENGINE_VALUE_* */
+  int32_t element_type; /* of an array, else = type */
   uint32_t reserved;
-  const char *key;           /* not NUL-terminated: key_bytes long */
+  const char *key; /* not NUL-terminated: key_bytes long */
   uint64_t key_bytes;
-  uint64_t count;            /* elements; 1 for a scalar */
-  const void *data;          /* scalar or packed array, little-endian, unaligned; string: its bytes */
-  uint64_t data_bytes;       /* array of strings: use engine_metadata_string */
+  uint64_t count;      /* elements; 1 for a scalar */
+  const void *data;    /* scalar or packed array, little-endian, unaligned; string: its bytes */
+  uint64_t data_bytes; /* array of strings: use engine_metadata_string */
 } engine_metadata;
-#define ENGINE_METADATA_INIT {(uint32_t)sizeof(engine_metadata), 0, 0, 0, 0, 0, 0, 0, 0}
+#define ENGINE_METADATA_INIT \
+  { (uint32_t)sizeof(engine_metadata), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* engine_model_metadata_count: how many metadata entries the file has.
  *
@@ -327,16 +347,18 @@ ENGINE_API int32_t engine_metadata_string(const engine_metadata *entry, uint64_t
 typedef struct engine_tensor_info {
   uint32_t struct_size;
   uint32_t n_dims;
-  uint64_t dims[4];          /* dims[0] is contiguous; unused = 1 */
+  uint64_t dims[4]; /* dims[0] is contiguous; unused = 1 */
   uint64_t n_bytes;
-  uint64_t file_offset;      /* absolute */
-  const char *name;          /* name_bytes long, const, lives until engine_model_close */
+  uint64_t file_offset; /* absolute */
+  const char *name;     /* name_bytes long, const, lives until engine_model_close */
   uint64_t name_bytes;
-  uint32_t type;             /* ggml type id */
-  char format[12];           /* "Q4_K"; "" for an unknown type */
+  uint32_t type;   /* ggml type id */
+  char format[12]; /* "Q4_K"; "" for an unknown type */
 } engine_tensor_info;
-#define ENGINE_TENSOR_INFO_INIT \
-  {(uint32_t)sizeof(engine_tensor_info), 0, {0}, 0, 0, 0, 0, 0, {0}}
+#define ENGINE_TENSOR_INFO_INIT                                        \
+  {                                                                    \
+    (uint32_t)sizeof(engine_tensor_info), 0, {0}, 0, 0, 0, 0, 0, { 0 } \
+  }
 
 /* engine_model_tensor_count: how many tensors the file has.
  *
@@ -382,7 +404,9 @@ enum { ENGINE_BOS_DEFAULT = 0, ENGINE_BOS_NONE = 1, ENGINE_BOS_FORCE = 2 };
 /* Which special tokens are recognised inside text. Text from users should be PLAIN. */
 enum { ENGINE_SPECIAL_PLAIN = 0, ENGINE_SPECIAL_USER_DEFINED = 1, ENGINE_SPECIAL_ALL = 2 };
 enum { /* result flags of engine_tokenize */
-  ENGINE_TOKENIZE_BOS_ADDED = 1, ENGINE_TOKENIZE_EOS_ADDED = 2, ENGINE_TOKENIZE_TEXT_HAD_BOS = 4
+       ENGINE_TOKENIZE_BOS_ADDED = 1,
+       ENGINE_TOKENIZE_EOS_ADDED = 2,
+       ENGINE_TOKENIZE_TEXT_HAD_BOS = 4
 };
 
 /* engine_tokenize: text to ids.
@@ -444,7 +468,8 @@ ENGINE_API int32_t engine_detokenize(const engine_model *model, const int32_t *i
                                      int32_t special, char *text, uint64_t capacity,
                                      uint64_t *n_bytes, engine_error *error);
 
-typedef struct engine_text_decoder engine_text_decoder; /* turns a stream of ids into whole characters */
+typedef struct engine_text_decoder
+    engine_text_decoder; /* turns a stream of ids into whole characters */
 
 /* engine_text_decoder_create: start a stream of text.
  *
@@ -502,8 +527,12 @@ ENGINE_API int32_t engine_text_decoder_flush(engine_text_decoder *decoder, const
 ENGINE_API void engine_text_decoder_destroy(engine_text_decoder *decoder);
 
 enum { /* why a token ends the generation */
-  ENGINE_END_NONE = 0, ENGINE_END_EOS = 1, ENGINE_END_EOT = 2, ENGINE_END_EOM = 3, ENGINE_END_FIM = 4,
-  ENGINE_END_NAME = 5 /* guessed from the token's text; no key names it */
+       ENGINE_END_NONE = 0,
+       ENGINE_END_EOS = 1,
+       ENGINE_END_EOT = 2,
+       ENGINE_END_EOM = 3,
+       ENGINE_END_FIM = 4,
+       ENGINE_END_NAME = 5 /* guessed from the token's text; no key names it */
 };
 
 /* engine_token_end_reason: does this token end a generation, and why.
@@ -519,7 +548,7 @@ enum { /* why a token ends the generation */
 ENGINE_API int32_t engine_token_end_reason(const engine_model *model, int32_t id);
 
 typedef struct engine_chat_message {
-  const char *role;          /* NUL-terminated: "system", "user", "assistant" */
+  const char *role; /* NUL-terminated: "system", "user", "assistant" */
   const char *content;
   uint64_t content_bytes;
 } engine_chat_message;
@@ -549,7 +578,8 @@ ENGINE_API int32_t engine_chat_template(const engine_model *model, const char **
  *   n_ids      out  count       written, or needed when BUFFER_TOO_SMALL
  *   error      out  struct      may be NULL
  *
- * Effect   Renders the file's template natively. Content never becomes a control token. One BOS where the model wants one.
+ * Effect   Renders the file's template natively. Content never becomes a control token; one BOS where the model
+ *          wants one.
  * Threads  any
  * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary), CHAT_TEMPLATE (absent, not recognised, or a role
  *          or order that it refuses), MEMORY (same)
@@ -590,14 +620,18 @@ enum { ENGINE_MODE_DEFAULT = 0, ENGINE_MODE_REFERENCE = 1 };
 
 typedef struct engine_session_params {
   uint32_t struct_size;
-  uint32_t n_ctx;          /* positions; 0 = the smaller of 4096 and what the model was trained for */
-  uint32_t n_threads;      /* 0 = what affinity and the host's runner allow; 1 = the caller's thread only */
-  uint32_t prefill_chunk;  /* tokens that go through the layers at once; 0 = 128. Never changes a logit */
-  int32_t kv_type;         /* ENGINE_KV_* */
-  int32_t mode;            /* ENGINE_MODE_*; DEFAULT is today REFERENCE, the only one */
-  const char *target;      /* CPU target to force (engine_model_target_at), NULL = best. Never changes a logit */
+  uint32_t n_ctx; /* positions; 0 = the smaller of 4096 and what the model was trained for */
+  uint32_t
+      n_threads; /* 0 = what affinity and the host's runner allow; 1 = the caller's thread only */
+  uint32_t
+      prefill_chunk; /* tokens that go through the layers at once; 0 = 128. Never changes a logit */
+  int32_t kv_type;   /* ENGINE_KV_* */
+  int32_t mode;      /* ENGINE_MODE_*; DEFAULT is today REFERENCE, the only one */
+  const char *
+      target; /* CPU target to force (engine_model_target_at), NULL = best. Never changes a logit */
 } engine_session_params;
-#define ENGINE_SESSION_PARAMS_INIT {(uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0}
+#define ENGINE_SESSION_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0 }
 
 /* engine_session_create: an empty sequence.
  *
@@ -639,8 +673,8 @@ ENGINE_API void engine_session_destroy(engine_session *session);
  * Errors   ARGUMENT (same), CONTEXT_FULL (same), NONFINITE (undone), CANCELLED (undone), MEMORY (undone)
  * Since    0.1
  */
-ENGINE_API int32_t engine_session_decode(engine_session *session, const int32_t *ids, uint64_t n_ids,
-                                         float *logits, engine_error *error);
+ENGINE_API int32_t engine_session_decode(engine_session *session, const int32_t *ids,
+                                         uint64_t n_ids, float *logits, engine_error *error);
 
 /* engine_session_decode_all: append tokens and compute logits for every one of them.
  *
@@ -694,16 +728,19 @@ ENGINE_API int32_t engine_session_truncate(engine_session *session, uint64_t n);
 ENGINE_API void engine_session_cancel(engine_session *session);
 
 typedef struct engine_session_stats {
-  uint32_t struct_size;       /* in */
-  int32_t mode;               /* the mode that runs */
+  uint32_t struct_size; /* in */
+  int32_t mode;         /* the mode that runs */
   uint32_t n_threads;
   uint32_t n_ctx;
-  uint64_t decoded_tokens;    /* tokens appended so far, whatever was truncated later */
+  uint64_t decoded_tokens; /* tokens appended so far, whatever was truncated later */
   uint64_t kv_bytes;
-  uint64_t bytes_per_token;   /* weight bytes that one decoded token reads */
-  char target[16];            /* CPU target in use */
+  uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
+  char target[16];          /* CPU target in use */
 } engine_session_stats;
-#define ENGINE_SESSION_STATS_INIT {(uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, {0}}
+#define ENGINE_SESSION_STATS_INIT                                   \
+  {                                                                 \
+    (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, { 0 } \
+  }
 
 /* engine_session_stats_get: what a session is and what it has done.
  *
@@ -740,19 +777,20 @@ typedef struct engine_sampler engine_sampler; /* parameters, history for penalti
 /* Applied in this order: penalties, top_k, top_p, min_p, temperature, draw. */
 typedef struct engine_sampler_params {
   uint32_t struct_size;
-  uint32_t has_seed;         /* 0 = a seed is drawn from the operating system (engine_sampler_seed tells it) */
+  uint32_t
+      has_seed; /* 0 = a seed is drawn from the operating system (engine_sampler_seed tells it) */
   uint64_t seed;
-  float temperature;         /* <= 0 = greedy: the largest logit, ties to the lowest id */
-  int32_t top_k;             /* keep the k largest; <= 0 = off */
-  float top_p;               /* keep the shortest prefix with sum >= top_p; >= 1 = off */
-  float min_p;               /* keep p >= min_p * p_max; <= 0 = off */
-  float repeat_penalty;      /* z > 0 ? z / r : z * r for each token in the window; 1 or 0 = off */
-  float frequency_penalty;   /* z -= f * count; 0 = off */
-  float presence_penalty;    /* z -= s where count > 0; 0 = off */
-  int32_t penalty_last_n;    /* window in accepted tokens; 0 = penalties off, -1 = all */
+  float temperature;       /* <= 0 = greedy: the largest logit, ties to the lowest id */
+  int32_t top_k;           /* keep the k largest; <= 0 = off */
+  float top_p;             /* keep the shortest prefix with sum >= top_p; >= 1 = off */
+  float min_p;             /* keep p >= min_p * p_max; <= 0 = off */
+  float repeat_penalty;    /* z > 0 ? z / r : z * r for each token in the window; 1 or 0 = off */
+  float frequency_penalty; /* z -= f * count; 0 = off */
+  float presence_penalty;  /* z -= s where count > 0; 0 = off */
+  int32_t penalty_last_n;  /* window in accepted tokens; 0 = penalties off, -1 = all */
 } engine_sampler_params;
 #define ENGINE_SAMPLER_PARAMS_INIT \
-  {(uint32_t)sizeof(engine_sampler_params), 0, 0, 0.0f, 0, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f, 64}
+  { (uint32_t)sizeof(engine_sampler_params), 0, 0, 0.0f, 0, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f, 64 }
 
 /* engine_sampler_create: a sampler; the initialiser's values are greedy.
  *

@@ -156,17 +156,10 @@ HWY_INLINE void for_groups(const void* raw_args) {
     int64_t t = 0;
     for (; t + 4 <= args.n_tokens; t += 4) Kernel::template group<4>(group, args, t, r, n_rows);
     switch (args.n_tokens - t) {
-      case 1:
-        Kernel::template group<1>(group, args, t, r, n_rows);
-        break;
-      case 2:
-        Kernel::template group<2>(group, args, t, r, n_rows);
-        break;
-      case 3:
-        Kernel::template group<3>(group, args, t, r, n_rows);
-        break;
-      default:
-        break;
+      case 1: Kernel::template group<1>(group, args, t, r, n_rows); break;
+      case 2: Kernel::template group<2>(group, args, t, r, n_rows); break;
+      case 3: Kernel::template group<3>(group, args, t, r, n_rows); break;
+      default: break;
     }
   }
 }

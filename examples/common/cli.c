@@ -142,8 +142,8 @@ static const cli_option *find_option(const cli_option *options, size_t n_options
   return NULL;
 }
 
-void cli_parse(int argc, char **argv, const char *usage, const cli_option *options, size_t n_options,
-               const char **model_path) {
+void cli_parse(int argc, char **argv, const char *usage, const cli_option *options,
+               size_t n_options, const char **model_path) {
   const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
   if (argc > 0) cli_program = slash ? slash + 1 : argv[0];
   *model_path = NULL;

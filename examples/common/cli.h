@@ -37,8 +37,8 @@ extern const char *cli_program;
 
 /* Reads options and the one positional argument, MODEL. Ends the program after --help (status 0) and
  * on a wrong command line (status 2). */
-void cli_parse(int argc, char **argv, const char *usage, const cli_option *options, size_t n_options,
-               const char **model_path);
+void cli_parse(int argc, char **argv, const char *usage, const cli_option *options,
+               size_t n_options, const char **model_path);
 
 /* Prints "PROGRAM: ..." to stderr and ends with status 2. */
 void cli_usage_error(const char *format, ...);

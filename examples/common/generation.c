@@ -53,8 +53,7 @@ static int32_t generate_tokens(const generation_request *request, engine_text_de
     }
     int32_t id = 0;
     const double start = cli_seconds();
-    int32_t status =
-        engine_sampler_sample(request->sampler, logits, request->n_vocab, &id, error);
+    int32_t status = engine_sampler_sample(request->sampler, logits, request->n_vocab, &id, error);
     if (status != ENGINE_OK) return status;
     result->decode_seconds += cli_seconds() - start;
     id_list_append(&result->ids, id);
@@ -105,7 +104,8 @@ int32_t generation_run(const generation_request *request, generation_result *res
   }
   if (status == ENGINE_OK) {
     const double start = cli_seconds();
-    status = engine_session_decode(request->session, request->prompt, request->n_prompt, logits, error);
+    status =
+        engine_session_decode(request->session, request->prompt, request->n_prompt, logits, error);
     result->prefill_seconds = cli_seconds() - start;
   }
   if (status == ENGINE_OK) {
@@ -173,8 +173,8 @@ static void reserve_ids(id_list *ids, uint64_t n) {
   ids->ids = cli_resize(ids->ids, n * sizeof(int32_t));
 }
 
-int generation_tokenize(const engine_model *model, const char *text, uint64_t n_bytes,
-                        int32_t bos, int32_t special, id_list *ids) {
+int generation_tokenize(const engine_model *model, const char *text, uint64_t n_bytes, int32_t bos,
+                        int32_t special, id_list *ids) {
   engine_error error = ENGINE_ERROR_INIT;
   ids->n = 0;
   reserve_ids(ids, n_bytes + 16); /* mostly enough: few tokens are shorter than a byte */
@@ -191,8 +191,8 @@ int generation_tokenize(const engine_model *model, const char *text, uint64_t n_
 int32_t generation_chat_ids(const engine_model *model, const engine_chat_message *messages,
                             uint64_t n_messages, id_list *ids, engine_error *error) {
   ids->n = 0;
-  int32_t status = engine_chat_tokenize(model, messages, n_messages, 1, ids->ids, ids->capacity,
-                                        &ids->n, error);
+  int32_t status =
+      engine_chat_tokenize(model, messages, n_messages, 1, ids->ids, ids->capacity, &ids->n, error);
   if (status == ENGINE_BUFFER_TOO_SMALL) {
     reserve_ids(ids, ids->n);
     status = engine_chat_tokenize(model, messages, n_messages, 1, ids->ids, ids->capacity, &ids->n,

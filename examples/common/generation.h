@@ -14,29 +14,31 @@ typedef struct sampling_options {
   engine_sampler_params params;
   int32_t seed_given;
 } sampling_options;
-#define SAMPLING_OPTIONS_INIT {ENGINE_SAMPLER_PARAMS_INIT, 0}
+#define SAMPLING_OPTIONS_INIT \
+  { ENGINE_SAMPLER_PARAMS_INIT, 0 }
 
-#define SAMPLING_OPTION_ROWS(options)                                                              \
-  {"--temp", "--temperature", CLI_REAL, &(options).params.temperature, NULL},                      \
-      {"--top-k", NULL, CLI_INT, &(options).params.top_k, NULL},                                   \
-      {"--top-p", NULL, CLI_REAL, &(options).params.top_p, NULL},                                  \
-      {"--min-p", NULL, CLI_REAL, &(options).params.min_p, NULL},                                  \
-      {"--repeat-penalty", NULL, CLI_REAL, &(options).params.repeat_penalty, NULL},                \
-      {"--frequency-penalty", NULL, CLI_REAL, &(options).params.frequency_penalty, NULL},          \
-      {"--presence-penalty", NULL, CLI_REAL, &(options).params.presence_penalty, NULL},            \
-      {"--penalty-last-n", NULL, CLI_INT, &(options).params.penalty_last_n, NULL},                 \
-      {"--seed", NULL, CLI_U64, &(options).params.seed, &(options).seed_given}
+#define SAMPLING_OPTION_ROWS(options)                                                     \
+  {"--temp", "--temperature", CLI_REAL, &(options).params.temperature, NULL},             \
+      {"--top-k", NULL, CLI_INT, &(options).params.top_k, NULL},                          \
+      {"--top-p", NULL, CLI_REAL, &(options).params.top_p, NULL},                         \
+      {"--min-p", NULL, CLI_REAL, &(options).params.min_p, NULL},                         \
+      {"--repeat-penalty", NULL, CLI_REAL, &(options).params.repeat_penalty, NULL},       \
+      {"--frequency-penalty", NULL, CLI_REAL, &(options).params.frequency_penalty, NULL}, \
+      {"--presence-penalty", NULL, CLI_REAL, &(options).params.presence_penalty, NULL},   \
+      {"--penalty-last-n", NULL, CLI_INT, &(options).params.penalty_last_n, NULL}, {      \
+    "--seed", NULL, CLI_U64, &(options).params.seed, &(options).seed_given                \
+  }
 
-#define SAMPLING_USAGE                                                                             \
-  "Sampling, in the order of use (default: greedy, the most likely token each time)\n"             \
-  "  --repeat-penalty X     divide (multiply, if negative) the logits of recent tokens by X\n"     \
-  "  --frequency-penalty X  subtract X for each time that a token is in the window\n"              \
-  "  --presence-penalty X   subtract X once if a token is in the window\n"                         \
-  "  --penalty-last-n N     the window: the last N tokens, -1 = all (default 64)\n"                \
-  "  --top-k N              keep the N likeliest tokens\n"                                         \
-  "  --top-p X              keep the likeliest tokens that together have probability X\n"          \
-  "  --min-p X              keep tokens at least X times as likely as the likeliest\n"             \
-  "  --temp X               draw at random; 1 = as the model says, lower = safer; 0 = greedy\n"    \
+#define SAMPLING_USAGE                                                                          \
+  "Sampling, in the order of use (default: greedy, the most likely token each time)\n"          \
+  "  --repeat-penalty X     divide (multiply, if negative) the logits of recent tokens by X\n"  \
+  "  --frequency-penalty X  subtract X for each time that a token is in the window\n"           \
+  "  --presence-penalty X   subtract X once if a token is in the window\n"                      \
+  "  --penalty-last-n N     the window: the last N tokens, -1 = all (default 64)\n"             \
+  "  --top-k N              keep the N likeliest tokens\n"                                      \
+  "  --top-p X              keep the likeliest tokens that together have probability X\n"       \
+  "  --min-p X              keep tokens at least X times as likely as the likeliest\n"          \
+  "  --temp X               draw at random; 1 = as the model says, lower = safer; 0 = greedy\n" \
   "  --seed N               repeat a random run\n"
 
 /* A growing array of ids. */
@@ -69,7 +71,7 @@ typedef struct generation_result {
   char *text;     /* whole characters, NUL-terminated */
   uint64_t text_bytes;
   double prefill_seconds;
-  double decode_seconds;  /* of n_decoded_tokens steps */
+  double decode_seconds; /* of n_decoded_tokens steps */
   uint64_t n_decoded_tokens;
   const char *stop_reason; /* eos eot eom fim name length context stopped */
 } generation_result;
@@ -100,8 +102,8 @@ int generation_open_model(const char *path, uint32_t flags, engine_model **model
                           engine_model_info *info);
 
 /* Ids of plain text or of a conversation, reported on failure. */
-int generation_tokenize(const engine_model *model, const char *text, uint64_t n_bytes,
-                        int32_t bos, int32_t special, id_list *ids);
+int generation_tokenize(const engine_model *model, const char *text, uint64_t n_bytes, int32_t bos,
+                        int32_t special, id_list *ids);
 int32_t generation_chat_ids(const engine_model *model, const engine_chat_message *messages,
                             uint64_t n_messages, id_list *ids, engine_error *error);
 

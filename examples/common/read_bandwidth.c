@@ -30,39 +30,39 @@ enum { kVariantCount = sizeof(kVariants) / sizeof(kVariants[0]) };
 
 /* A function for each variant and each vector width. A macro, because GCC lowers vector types to the
  * target of the function in which they are written, before anything is inlined. */
-#define DEFINE_READ(name, attributes, vector_bytes, streams, distance)                               \
-  attributes static uint64_t name(const char *first, const char *second, uint64_t n_bytes) {         \
-    typedef uint64_t vector __attribute__((vector_size(vector_bytes), may_alias));                   \
-    enum { kPerStep = STEP_BYTES / (vector_bytes) };                                                 \
-    vector sum[2][kPerStep];                                                                         \
-    memset(sum, 0, sizeof(sum));                                                                     \
-    for (uint64_t at = 0; at < n_bytes; at += STEP_BYTES) {                                          \
-      if (distance) {                                                                                \
-        for (int k = 0; k < STEP_BYTES; k += 64) {                                                   \
-          __builtin_prefetch(first + at + (distance) + k, 0, 2);                                     \
-          if ((streams) == 2) __builtin_prefetch(second + at + (distance) + k, 0, 2);                \
-        }                                                                                            \
-      }                                                                                              \
-      const vector *a = (const vector *)(const void *)(first + at);                                  \
-      const vector *b = (const vector *)(const void *)(second + at);                                 \
-      for (int k = 0; k < kPerStep; ++k) {                                                           \
-        sum[0][k] ^= a[k];                                                                           \
-        if ((streams) == 2) sum[1][k] ^= b[k];                                                       \
-      }                                                                                              \
-    }                                                                                                \
-    uint64_t total = 0;                                                                              \
-    uint64_t parts[sizeof(sum) / 8];                                                                 \
-    memcpy(parts, sum, sizeof(sum));                                                                 \
-    for (unsigned k = 0; k < sizeof(sum) / 8; ++k) total ^= parts[k];                                \
-    return total;                                                                                    \
+#define DEFINE_READ(name, attributes, vector_bytes, streams, distance)                       \
+  attributes static uint64_t name(const char *first, const char *second, uint64_t n_bytes) { \
+    typedef uint64_t vector __attribute__((vector_size(vector_bytes), may_alias));           \
+    enum { kPerStep = STEP_BYTES / (vector_bytes) };                                         \
+    vector sum[2][kPerStep];                                                                 \
+    memset(sum, 0, sizeof(sum));                                                             \
+    for (uint64_t at = 0; at < n_bytes; at += STEP_BYTES) {                                  \
+      if (distance) {                                                                        \
+        for (int k = 0; k < STEP_BYTES; k += 64) {                                           \
+          __builtin_prefetch(first + at + (distance) + k, 0, 2);                             \
+          if ((streams) == 2) __builtin_prefetch(second + at + (distance) + k, 0, 2);        \
+        }                                                                                    \
+      }                                                                                      \
+      const vector *a = (const vector *)(const void *)(first + at);                          \
+      const vector *b = (const vector *)(const void *)(second + at);                         \
+      for (int k = 0; k < kPerStep; ++k) {                                                   \
+        sum[0][k] ^= a[k];                                                                   \
+        if ((streams) == 2) sum[1][k] ^= b[k];                                               \
+      }                                                                                      \
+    }                                                                                        \
+    uint64_t total = 0;                                                                      \
+    uint64_t parts[sizeof(sum) / 8];                                                         \
+    memcpy(parts, sum, sizeof(sum));                                                         \
+    for (unsigned k = 0; k < sizeof(sum) / 8; ++k) total ^= parts[k];                        \
+    return total;                                                                            \
   }
 
-#define DEFINE_TARGET(suffix, attributes, vector_bytes)                        \
-  DEFINE_READ(read_2_1024_##suffix, attributes, vector_bytes, 2, 1024)         \
-  DEFINE_READ(read_2_3072_##suffix, attributes, vector_bytes, 2, 3072)         \
-  DEFINE_READ(read_1_2048_##suffix, attributes, vector_bytes, 1, 2048)         \
-  DEFINE_READ(read_1_0_##suffix, attributes, vector_bytes, 1, 0)               \
-  static const read_function k_read_##suffix[kVariantCount] = {                \
+#define DEFINE_TARGET(suffix, attributes, vector_bytes)                \
+  DEFINE_READ(read_2_1024_##suffix, attributes, vector_bytes, 2, 1024) \
+  DEFINE_READ(read_2_3072_##suffix, attributes, vector_bytes, 2, 3072) \
+  DEFINE_READ(read_1_2048_##suffix, attributes, vector_bytes, 1, 2048) \
+  DEFINE_READ(read_1_0_##suffix, attributes, vector_bytes, 1, 0)       \
+  static const read_function k_read_##suffix[kVariantCount] = {        \
       read_2_1024_##suffix, read_2_3072_##suffix, read_1_2048_##suffix, read_1_0_##suffix};
 
 /* Measured bytes must be read whatever the build type: a debug build would show its loop, not the memory. */
@@ -92,9 +92,9 @@ typedef struct measurement {
   char *buffer;
   uint64_t slice_bytes; /* of each thread */
   pthread_barrier_t barrier;
-  int go;              /* 0 = wait, 1 = run, -1 = a thread is missing: return */
-  int stop;            /* written by the first thread, between two barriers */
-  uint64_t sink;       /* what was read, so that reading cannot be left out */
+  int go;        /* 0 = wait, 1 = run, -1 = a thread is missing: return */
+  int stop;      /* written by the first thread, between two barriers */
+  uint64_t sink; /* what was read, so that reading cannot be left out */
   double best_gb_s;
   uint32_t n_threads;
 } measurement;
@@ -129,7 +129,8 @@ static void *run_worker(void *argument) {
       pthread_barrier_wait(&shared->barrier);
       end = cli_seconds();
       if (self->index == 0) {
-        const double gb_s = (double)(shared->slice_bytes * shared->n_threads) / (end - start) * 1e-9;
+        const double gb_s =
+            (double)(shared->slice_bytes * shared->n_threads) / (end - start) * 1e-9;
         if (gb_s > shared->best_gb_s) shared->best_gb_s = gb_s;
       }
     }
@@ -148,8 +149,10 @@ double read_bandwidth_gb_s(uint32_t n_threads) {
   shared.reads = best_reads();
   shared.n_threads = n_threads;
   shared.slice_bytes = BUFFER_BYTES / n_threads / (2 * STEP_BYTES) * (2 * STEP_BYTES);
-  const uint64_t mapped_bytes = BUFFER_BYTES + 2 * HUGE_PAGE_BYTES; /* alignment, and what is prefetched past the end */
-  char *mapping = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t mapped_bytes =
+      BUFFER_BYTES + 2 * HUGE_PAGE_BYTES; /* alignment, and what is prefetched past the end */
+  char *mapping =
+      mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return 0;
   const uint64_t skew = (uint64_t)(uintptr_t)mapping % HUGE_PAGE_BYTES;
   shared.buffer = mapping + (skew ? HUGE_PAGE_BYTES - skew : 0);

@@ -13,6 +13,7 @@ using engine::api::guard;
 using engine::api::tokenizer_of;
 
 struct engine_text_decoder {
+  const engine_model* model = nullptr;
   const engine::Tokenizer* tokenizer = nullptr;
   bool special = false;
   bool strip_space = false;  // the next visible token loses one leading space
@@ -119,6 +120,7 @@ int32_t engine_text_decoder_create(const engine_model* model, int32_t special, i
     *decoder = nullptr;
     ENGINE_ASSIGN_OR_RETURN(const engine::Tokenizer* tokenizer, tokenizer_of(model));
     auto made = std::make_unique<engine_text_decoder>();
+    made->model = model;
     made->tokenizer = tokenizer;
     made->special = special != 0;
     made->strip_space = at_start != 0 && tokenizer->strips_leading_space();
@@ -133,7 +135,7 @@ int32_t engine_text_decoder_push(engine_text_decoder* decoder, int32_t id, const
     if (decoder == nullptr || text == nullptr || n_bytes == nullptr) {
       return engine::error(Code::kArgument, "a pointer is NULL");
     }
-    if (id < 0) return engine::error(Code::kArgument, "the id is negative");
+    ENGINE_RETURN_IF_ERROR(check_id(decoder->model, id));
     std::string bytes = decoder->tokenizer->token_bytes(id, decoder->special);
     if (decoder->strip_space && !bytes.empty()) {
       if (bytes[0] == ' ') bytes.erase(0, 1);

@@ -16,19 +16,30 @@ namespace engine {
 
 // GGUF value type ids (specification, "gguf_metadata_value_type").
 enum class GgufType : uint32_t {
-  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7,
-  kString = 8, kArray = 9, kU64 = 10, kI64 = 11, kF64 = 12,
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
 };
 
 // One metadata entry. Views point into the file's bytes, which outlive it.
 struct GgufValue {
   std::string_view key;
-  GgufType type = GgufType::kU8;         // kArray: see element_type
+  GgufType type = GgufType::kU8;          // kArray: see element_type
   GgufType element_type = GgufType::kU8;  // of an array
-  uint64_t count = 1;                    // elements of an array, else 1
-  const uint8_t* data = nullptr;         // scalar bytes, string bytes, or packed elements
-  uint64_t data_bytes = 0;               // string: its length; array: all elements
-  uint64_t offset = 0;                   // file offset of the value (after its type), for messages
+  uint64_t count = 1;                     // elements of an array, else 1
+  const uint8_t* data = nullptr;          // scalar bytes, string bytes, or packed elements
+  uint64_t data_bytes = 0;                // string: its length; array: all elements
+  uint64_t offset = 0;                    // file offset of the value (after its type), for messages
 };
 
 // One row of the tensor table; dims[0] is the contiguous dimension, unused dims are 1.
@@ -36,9 +47,9 @@ struct GgufTensor {
   std::string_view name;
   uint32_t n_dims = 0;
   uint64_t dims[4] = {1, 1, 1, 1};
-  uint32_t type = 0;        // ggml type id as stored, may be unknown in a metadata-only open
-  uint64_t offset = 0;      // relative to data_start
-  uint64_t bytes = 0;       // 0 when the type is unknown
+  uint32_t type = 0;         // ggml type id as stored, may be unknown in a metadata-only open
+  uint64_t offset = 0;       // relative to data_start
+  uint64_t bytes = 0;        // 0 when the type is unknown
   uint64_t info_offset = 0;  // file offset of this row, for messages
 };
 
@@ -74,8 +85,8 @@ class Gguf {
   std::span<const uint8_t> bytes() const { return bytes_; }
   std::span<const GgufValue> values() const { return values_; }
   std::span<const GgufTensor> tensors() const { return tensors_; }
-  const GgufValue* find(std::string_view key) const;            // nullptr when absent
-  const GgufTensor* find_tensor(std::string_view name) const;   // nullptr when absent
+  const GgufValue* find(std::string_view key) const;           // nullptr when absent
+  const GgufTensor* find_tensor(std::string_view name) const;  // nullptr when absent
   // Into bytes(). nullptr when the size is unknown or the data lies outside (after metadata_only).
   const uint8_t* tensor_data(const GgufTensor& tensor) const;
 

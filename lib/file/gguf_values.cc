@@ -28,10 +28,8 @@ bool is_integer(GgufType type) {
     case GgufType::kU32:
     case GgufType::kI32:
     case GgufType::kU64:
-    case GgufType::kI64:
-      return true;
-    default:
-      return false;
+    case GgufType::kI64: return true;
+    default: return false;
   }
 }
 
@@ -45,31 +43,15 @@ AnyInt load_int(GgufType type, const uint8_t* data) {
   int64_t value = 0;
   switch (type) {
     case GgufType::kU8:
-    case GgufType::kBool:
-      value = *data;
-      break;
-    case GgufType::kI8:
-      value = static_cast<int8_t>(*data);
-      break;
-    case GgufType::kU16:
-      value = load_unaligned<uint16_t>(data);
-      break;
-    case GgufType::kI16:
-      value = load_unaligned<int16_t>(data);
-      break;
-    case GgufType::kU32:
-      value = load_unaligned<uint32_t>(data);
-      break;
-    case GgufType::kI32:
-      value = load_unaligned<int32_t>(data);
-      break;
-    case GgufType::kI64:
-      value = load_unaligned<int64_t>(data);
-      break;
-    case GgufType::kU64:
-      return {false, load_unaligned<uint64_t>(data)};
-    default:
-      break;
+    case GgufType::kBool: value = *data; break;
+    case GgufType::kI8: value = static_cast<int8_t>(*data); break;
+    case GgufType::kU16: value = load_unaligned<uint16_t>(data); break;
+    case GgufType::kI16: value = load_unaligned<int16_t>(data); break;
+    case GgufType::kU32: value = load_unaligned<uint32_t>(data); break;
+    case GgufType::kI32: value = load_unaligned<int32_t>(data); break;
+    case GgufType::kI64: value = load_unaligned<int64_t>(data); break;
+    case GgufType::kU64: return {false, load_unaligned<uint64_t>(data)};
+    default: break;
   }
   return {value < 0, static_cast<uint64_t>(value)};
 }
@@ -119,54 +101,36 @@ uint64_t gguf_type_bytes(GgufType type) {
   switch (type) {
     case GgufType::kU8:
     case GgufType::kI8:
-    case GgufType::kBool:
-      return 1;
+    case GgufType::kBool: return 1;
     case GgufType::kU16:
-    case GgufType::kI16:
-      return 2;
+    case GgufType::kI16: return 2;
     case GgufType::kU32:
     case GgufType::kI32:
-    case GgufType::kF32:
-      return 4;
+    case GgufType::kF32: return 4;
     case GgufType::kU64:
     case GgufType::kI64:
-    case GgufType::kF64:
-      return 8;
+    case GgufType::kF64: return 8;
     case GgufType::kString:
-    case GgufType::kArray:
-      break;
+    case GgufType::kArray: break;
   }
   return 0;
 }
 
 std::string_view gguf_type_name(GgufType type) {
   switch (type) {
-    case GgufType::kU8:
-      return "u8";
-    case GgufType::kI8:
-      return "i8";
-    case GgufType::kU16:
-      return "u16";
-    case GgufType::kI16:
-      return "i16";
-    case GgufType::kU32:
-      return "u32";
-    case GgufType::kI32:
-      return "i32";
-    case GgufType::kF32:
-      return "f32";
-    case GgufType::kBool:
-      return "bool";
-    case GgufType::kString:
-      return "string";
-    case GgufType::kArray:
-      return "array";
-    case GgufType::kU64:
-      return "u64";
-    case GgufType::kI64:
-      return "i64";
-    case GgufType::kF64:
-      return "f64";
+    case GgufType::kU8: return "u8";
+    case GgufType::kI8: return "i8";
+    case GgufType::kU16: return "u16";
+    case GgufType::kI16: return "i16";
+    case GgufType::kU32: return "u32";
+    case GgufType::kI32: return "i32";
+    case GgufType::kF32: return "f32";
+    case GgufType::kBool: return "bool";
+    case GgufType::kString: return "string";
+    case GgufType::kArray: return "array";
+    case GgufType::kU64: return "u64";
+    case GgufType::kI64: return "i64";
+    case GgufType::kF64: return "f64";
   }
   return "unknown";
 }

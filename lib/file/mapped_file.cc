@@ -27,16 +27,11 @@ uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 int to_madvise(Advice advice) {
   switch (advice) {
-    case Advice::kSequential:
-      return MADV_SEQUENTIAL;
-    case Advice::kRandom:
-      return MADV_RANDOM;
-    case Advice::kWillNeed:
-      return MADV_WILLNEED;
-    case Advice::kDontNeed:
-      return MADV_DONTNEED;
-    case Advice::kNormal:
-      break;
+    case Advice::kSequential: return MADV_SEQUENTIAL;
+    case Advice::kRandom: return MADV_RANDOM;
+    case Advice::kWillNeed: return MADV_WILLNEED;
+    case Advice::kDontNeed: return MADV_DONTNEED;
+    case Advice::kNormal: break;
   }
   return MADV_NORMAL;
 }

@@ -76,8 +76,7 @@ std::string_view refused_reason(uint32_t ggml_type) {
     case 37:
     case 38:  // IQ4_NL stored interleaved; 36 was taken again by a fork
       return "removed from GGUF, re-quantise the model";
-    default:
-      break;
+    default: break;
   }
   if (ggml_type >= kFirstForkId && ggml_type <= kLastForkId) return "belongs to a fork";
   return "unknown";

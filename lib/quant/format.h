@@ -9,8 +9,19 @@ namespace engine {
 
 // Weight formats; the values are ggml type ids (gguf specification, tensor types).
 enum class Format : uint32_t {
-  kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8,
-  kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kBF16 = 30,
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kBF16 = 30,
 };
 
 // How a row of activations is presented to a dot product (quant/activation.h).
@@ -22,11 +33,11 @@ enum class ActType : uint8_t {
 
 struct FormatInfo {
   Format format;
-  std::string_view name;        // as printed everywhere: "Q4_K"
+  std::string_view name;  // as printed everywhere: "Q4_K"
   uint32_t block_elements;
   uint32_t block_bytes;
-  ActType act;                  // activation type its dot products use
-  bool executable;              // false: sized and named, but refused by the forward pass
+  ActType act;      // activation type its dot products use
+  bool executable;  // false: sized and named, but refused by the forward pass
 };
 
 // The row of a ggml type id; nullptr for an unknown, removed or foreign one. Formats that are only

@@ -151,26 +151,16 @@ void dequantize_row(Format format, const void* row, int64_t n, float* out) {
     case Format::kBF16:
       for (int64_t i = 0; i < n; ++i) out[i] = bf16_to_f32(static_cast<const uint16_t*>(row)[i]);
       return;
-    case Format::kQ4_0:
-      return decode_row<BlockQ4_0, 32>(row, n, out);
-    case Format::kQ4_1:
-      return decode_row<BlockQ4_1, 32>(row, n, out);
-    case Format::kQ5_0:
-      return decode_row<BlockQ5_0, 32>(row, n, out);
-    case Format::kQ5_1:
-      return decode_row<BlockQ5_1, 32>(row, n, out);
-    case Format::kQ8_0:
-      return decode_row<BlockQ8_0, 32>(row, n, out);
-    case Format::kQ2_K:
-      return decode_row<BlockQ2_K, 256>(row, n, out);
-    case Format::kQ3_K:
-      return decode_row<BlockQ3_K, 256>(row, n, out);
-    case Format::kQ4_K:
-      return decode_row<BlockQ4_K, 256>(row, n, out);
-    case Format::kQ5_K:
-      return decode_row<BlockQ5_K, 256>(row, n, out);
-    case Format::kQ6_K:
-      return decode_row<BlockQ6_K, 256>(row, n, out);
+    case Format::kQ4_0: return decode_row<BlockQ4_0, 32>(row, n, out);
+    case Format::kQ4_1: return decode_row<BlockQ4_1, 32>(row, n, out);
+    case Format::kQ5_0: return decode_row<BlockQ5_0, 32>(row, n, out);
+    case Format::kQ5_1: return decode_row<BlockQ5_1, 32>(row, n, out);
+    case Format::kQ8_0: return decode_row<BlockQ8_0, 32>(row, n, out);
+    case Format::kQ2_K: return decode_row<BlockQ2_K, 256>(row, n, out);
+    case Format::kQ3_K: return decode_row<BlockQ3_K, 256>(row, n, out);
+    case Format::kQ4_K: return decode_row<BlockQ4_K, 256>(row, n, out);
+    case Format::kQ5_K: return decode_row<BlockQ5_K, 256>(row, n, out);
+    case Format::kQ6_K: return decode_row<BlockQ6_K, 256>(row, n, out);
   }
 }
 

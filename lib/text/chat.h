@@ -30,7 +30,8 @@ struct ChatSegment {
   bool from_template;
 };
 // `template_text` is the file's own (SmolLM2's ChatML has a default system message, which depends on it).
-absl::StatusOr<std::vector<ChatSegment>> render_chat(ChatFamily family, std::string_view template_text,
+absl::StatusOr<std::vector<ChatSegment>> render_chat(ChatFamily family,
+                                                     std::string_view template_text,
                                                      std::span<const ChatMessage> messages,
                                                      bool add_generation_prompt);
 // The concatenated text, as Python jinja2 renders the real template (BOS text included).

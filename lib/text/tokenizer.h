@@ -16,7 +16,13 @@
 namespace engine {
 
 enum class TokenType : uint8_t {
-  kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6,
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
 };
 
 enum class BosPolicy : int32_t { kModelDefault = 0, kNone = 1, kForce = 2 };
@@ -24,7 +30,13 @@ enum class BosPolicy : int32_t { kModelDefault = 0, kNone = 1, kForce = 2 };
 // space, a letter) is ordinary text of its vocabulary and matched at every level.
 enum class SpecialPolicy : int32_t { kPlain = 0, kUserDefined = 1, kAll = 2 };
 
-enum class EndReason : int32_t { kEos = 1, kEot = 2, kEom = 3, kFim = 4, kName = 5 };  // kName: a guess by text
+enum class EndReason : int32_t {
+  kEos = 1,
+  kEot = 2,
+  kEom = 3,
+  kFim = 4,
+  kName = 5
+};  // kName: a guess by text
 struct EndToken {
   int32_t id;
   EndReason reason;
@@ -89,7 +101,8 @@ class Tokenizer {
   virtual std::string_view missing_normaliser() const = 0;
   virtual TokenType type(int32_t id) const = 0;
   virtual std::string_view piece(int32_t id) const = 0;  // as stored in the file
-  virtual std::optional<int32_t> find(std::string_view piece) const = 0;  // lowest id of that stored text
+  virtual std::optional<int32_t> find(
+      std::string_view piece) const = 0;  // lowest id of that stored text
   virtual std::optional<int32_t> bos() const = 0;
   virtual std::optional<int32_t> eos() const = 0;
   virtual bool adds_bos() const = 0;

@@ -8,25 +8,25 @@
 static int abi_n_checks = 0;
 static int abi_n_failed = 0;
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    ++abi_n_checks;                                                             \
-    if (!(condition)) {                                                         \
-      ++abi_n_failed;                                                           \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);   \
-    }                                                                           \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    ++abi_n_checks;                                                           \
+    if (!(condition)) {                                                       \
+      ++abi_n_failed;                                                         \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+    }                                                                         \
   } while (0)
 
 /* A status, with both numbers in the message. */
-#define CHECK_STATUS(expression, expected)                                                         \
-  do {                                                                                             \
-    const int32_t abi_status = (expression);                                                       \
-    ++abi_n_checks;                                                                                \
-    if (abi_status != (expected)) {                                                                \
-      ++abi_n_failed;                                                                              \
-      fprintf(stderr, "%s:%d: %s gave %d, not %d\n", __FILE__, __LINE__, #expression,              \
-              (int)abi_status, (int)(expected));                                                   \
-    }                                                                                              \
+#define CHECK_STATUS(expression, expected)                                            \
+  do {                                                                                \
+    const int32_t abi_status = (expression);                                          \
+    ++abi_n_checks;                                                                   \
+    if (abi_status != (expected)) {                                                   \
+      ++abi_n_failed;                                                                 \
+      fprintf(stderr, "%s:%d: %s gave %d, not %d\n", __FILE__, __LINE__, #expression, \
+              (int)abi_status, (int)(expected));                                      \
+    }                                                                                 \
   } while (0)
 
 /* Failed checks make the test fail; so does a test that checked nothing. */

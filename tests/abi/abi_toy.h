@@ -23,7 +23,8 @@ enum {
 enum { TOY_U32 = 4, TOY_I32 = 5, TOY_F32 = 6, TOY_BOOL = 7, TOY_STRING = 8, TOY_ARRAY = 9 };
 
 static const char kToyTemplate[] =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + "
     "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 /* GGUF files are little-endian; so is every machine that these tests run on. */
@@ -72,7 +73,8 @@ static void toy_array(toy_file *f, const char *key, uint32_t element_type, uint6
 
 /* The text of a token; the pieces are the space mark, letters and a few merges of them. */
 static void toy_token(int id, char text[32]) {
-  static const char *const kMerges[] = {"\u2581t", "he", "\u2581the", "in", "er", "an", "re", "on", "\u2581a", "\u2581s", "at", "."};
+  static const char *const kMerges[] = {"\u2581t", "he", "\u2581the", "in",      "er", "an",
+                                        "re",      "on", "\u2581a",   "\u2581s", "at", "."};
   if (id < 3) {
     strcpy(text, id == 0 ? "<unk>" : id == 1 ? "<s>" : "</s>");
   } else if (id < 259) {

@@ -1,7 +1,6 @@
 /* The header is C99 and self-contained: it comes first, and every initialiser is used. */
-#include "engine.h"
-
 #include "abi_check.h"
+#include "engine.h"
 
 int main(void) {
   const engine_error error = ENGINE_ERROR_INIT;

@@ -1,7 +1,6 @@
 // The header is C++17: it comes first, names have C linkage, every initialiser is used.
-#include "engine.h"
-
 #include "abi_check.h"
+#include "engine.h"
 
 namespace {
 

@@ -104,7 +104,8 @@ static void host_log(void *user, int32_t level, const char *text, uint64_t n_byt
   host_state *host = user;
   pthread_mutex_lock(&host->mutex);
   ++host->n_logged;
-  if (!text || !n_bytes || level < ENGINE_LOG_ERROR || level > ENGINE_LOG_INFO) ++host->n_empty_logs;
+  if (!text || !n_bytes || level < ENGINE_LOG_ERROR || level > ENGINE_LOG_INFO)
+    ++host->n_empty_logs;
   pthread_mutex_unlock(&host->mutex);
 }
 
@@ -121,8 +122,8 @@ static void host_progress(void *user, int32_t phase, uint64_t done, uint64_t tot
 static host_state state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Opens the toy with this host (NULL = none) and decodes; the status of the first call that failed. */
-static int32_t decode(const toy_file *toy, const engine_host *host, uint32_t n_threads, float *logits,
-                      engine_session_stats *stats) {
+static int32_t decode(const toy_file *toy, const engine_host *host, uint32_t n_threads,
+                      float *logits, engine_session_stats *stats) {
   engine_error error = ENGINE_ERROR_INIT;
   engine_model_params params = ENGINE_MODEL_PARAMS_INIT;
   engine_session_params session_params = ENGINE_SESSION_PARAMS_INIT;

@@ -21,14 +21,16 @@ typedef struct text_lines {
 
 static text_lines actual, committed;
 
-static void add_line(const char *group, const char *kind, const char *name, unsigned long a, unsigned long b) {
+static void add_line(const char *group, const char *kind, const char *name, unsigned long a,
+                     unsigned long b) {
   if (actual.n == MAX_LINES) abort();
   snprintf(actual.line[actual.n++], LINE_BYTES, "%s %s %s %lu %lu", group, kind, name, a, b);
 }
 
 /* field: offset and size. size: of the struct, and of a pointer. constant: value. */
-#define STRUCT(type) add_line(#type, "size", "-", (unsigned long)sizeof(type), (unsigned long)sizeof(void *))
-#define FIELD(type, member)                                          \
+#define STRUCT(type) \
+  add_line(#type, "size", "-", (unsigned long)sizeof(type), (unsigned long)sizeof(void *))
+#define FIELD(type, member)                                                \
   add_line(#type, "field", #member, (unsigned long)offsetof(type, member), \
            (unsigned long)sizeof(((type *)0)->member))
 #define CONSTANT(name) add_line("constant", "value", #name, (unsigned long)(name), 0)
@@ -70,7 +72,8 @@ static unsigned long committed_end(const char *type) {
   for (int i = 0; i < committed.n; ++i) {
     char group[LINE_BYTES], kind[LINE_BYTES], name[LINE_BYTES];
     unsigned long a, b;
-    if (sscanf(committed.line[i], "%127s %127s %127s %lu %lu", group, kind, name, &a, &b) != 5) continue;
+    if (sscanf(committed.line[i], "%127s %127s %127s %lu %lu", group, kind, name, &a, &b) != 5)
+      continue;
     if (strcmp(group, type) == 0 && strcmp(kind, "field") == 0 && a + b > end) end = a + b;
   }
   return end;
@@ -104,18 +107,18 @@ static void compare(int *n_wrong, int *n_grown) {
 }
 
 static int write_layout(FILE *file) {
-  fputs("# Layout of engine.h on 64-bit machines: TYPE field NAME OFFSET SIZE, TYPE size - SIZE POINTER,\n"
-        "# constant value NAME VALUE 0. Written by abi_layout --update. May only grow.\n", file);
+  fputs(
+      "# Layout of engine.h on 64-bit machines: TYPE field NAME OFFSET SIZE, TYPE size - SIZE "
+      "POINTER,\n"
+      "# constant value NAME VALUE 0. Written by abi_layout --update. May only grow.\n",
+      file);
   for (int i = 0; i < actual.n; ++i) fprintf(file, "%s\n", actual.line[i]);
   return 0;
 }
 
 int main(int argc, char **argv) {
-  /* layout.txt lies beside this source file */
-  char path[4096];
-  snprintf(path, sizeof(path), "%s", __FILE__);
-  char *slash = strrchr(path, '/');
-  snprintf(slash ? slash + 1 : path, sizeof(path) - (size_t)(slash ? slash + 1 - path : 0), "layout.txt");
+  /* run from the root of the source tree, as ctest does */
+  const char *const path = "tests/abi/layout.txt";
   if (sizeof(void *) != 8) {
     puts("layout.txt describes 64-bit machines");
     return 77;

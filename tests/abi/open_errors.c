@@ -44,7 +44,7 @@ static void check_paths(const char *folder, const toy_file *toy) {
   params.path = path;
   CHECK_STATUS(try_open(&params, &error), ENGINE_FILE_OPEN);
   params.path = "";
-  CHECK_STATUS(try_open(&params, &error), ENGINE_FILE_OPEN);
+  CHECK_STATUS(try_open(&params, &error), ENGINE_ARGUMENT);
   params.path = folder;
   CHECK_STATUS(try_open(&params, &error), ENGINE_FILE_OPEN);
   params.path = "/dev/null";

@@ -146,7 +146,8 @@ static void check_results(const engine_model *model) {
   CHECK_STATUS(engine_model_info_get(model, &later.info), ENGINE_OK);
   CHECK(later.info.struct_size == sizeof(later));
   CHECK(strcmp(later.info.architecture, "llama") == 0 && strcmp(later.info.name, "abi toy") == 0);
-  CHECK(later.info.n_head_kv == TOY_KV_HEADS && later.info.has_weights == 1 && later.info.has_tokenizer == 1);
+  CHECK(later.info.n_head_kv == TOY_KV_HEADS && later.info.has_weights == 1 &&
+        later.info.has_tokenizer == 1);
   CHECK(later.info.bos_id == 1 && later.info.eos_id == 2 && later.info.bytes_per_token > 0);
   CHECK(untouched(later.tail, 0, sizeof(later.tail)));
 
@@ -182,15 +183,20 @@ static void check_buffers(const engine_model *model) {
   CHECK_STATUS(engine_tokenize(model, "the cat", 7, 0, 0, ids, needed - 1, &n, NULL, &error),
                ENGINE_BUFFER_TOO_SMALL);
   CHECK(n == needed && untouched(ids, 0, sizeof(ids)));
-  CHECK_STATUS(engine_tokenize(model, "the cat", 7, 0, 0, ids, needed, &n, NULL, &error), ENGINE_OK);
+  CHECK_STATUS(engine_tokenize(model, "the cat", 7, 0, 0, ids, needed, &n, NULL, &error),
+               ENGINE_OK);
   CHECK(n == needed && ids[0] == 1 && untouched(ids, 4 * n, sizeof(ids)));
-  CHECK_STATUS(engine_tokenize(model, "the cat", 7, ENGINE_BOS_NONE, 0, again, 64, &n, NULL, &error), ENGINE_OK);
+  CHECK_STATUS(
+      engine_tokenize(model, "the cat", 7, ENGINE_BOS_NONE, 0, again, 64, &n, NULL, &error),
+      ENGINE_OK);
   CHECK(n == needed - 1 && memcmp(again, ids + 1, 4 * n) == 0);
 
-  CHECK_STATUS(engine_detokenize(model, ids, needed, 0, NULL, 0, &n, &error), ENGINE_BUFFER_TOO_SMALL);
+  CHECK_STATUS(engine_detokenize(model, ids, needed, 0, NULL, 0, &n, &error),
+               ENGINE_BUFFER_TOO_SMALL);
   CHECK(n == 7);
   memset(text, 0xA5, sizeof(text));
-  CHECK_STATUS(engine_detokenize(model, ids, needed, 0, text, 6, &n, &error), ENGINE_BUFFER_TOO_SMALL);
+  CHECK_STATUS(engine_detokenize(model, ids, needed, 0, text, 6, &n, &error),
+               ENGINE_BUFFER_TOO_SMALL);
   CHECK(n == 7 && untouched(text, 0, sizeof(text)));
   CHECK_STATUS(engine_detokenize(model, ids, needed, 0, text, 7, &n, &error), ENGINE_OK);
   CHECK(n == 7 && memcmp(text, "the cat", 7) == 0 && untouched(text, 7, sizeof(text)));
@@ -203,10 +209,14 @@ static void check_buffers(const engine_model *model) {
   CHECK(n == 0 && engine_token_end_reason(model, TOY_IM_END) == ENGINE_END_EOT);
 
   memset(text, 0, sizeof(text));
-  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, NULL, 0, &needed, &error), ENGINE_BUFFER_TOO_SMALL);
-  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, text, sizeof(text), &n, &error), ENGINE_OK);
-  CHECK(n == needed && strstr(text, "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"));
-  CHECK_STATUS(engine_chat_tokenize(model, &message, 1, 1, NULL, 0, &needed, &error), ENGINE_BUFFER_TOO_SMALL);
+  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, NULL, 0, &needed, &error),
+               ENGINE_BUFFER_TOO_SMALL);
+  CHECK_STATUS(engine_chat_render(model, &message, 1, 1, text, sizeof(text), &n, &error),
+               ENGINE_OK);
+  CHECK(n == needed &&
+        strstr(text, "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"));
+  CHECK_STATUS(engine_chat_tokenize(model, &message, 1, 1, NULL, 0, &needed, &error),
+               ENGINE_BUFFER_TOO_SMALL);
   CHECK_STATUS(engine_chat_tokenize(model, &message, 1, 1, ids, 64, &n, &error), ENGINE_OK);
   int n_marks = 0;
   for (uint64_t i = 0; i < n; ++i) n_marks += ids[i] == TOY_IM_START || ids[i] == TOY_IM_END;

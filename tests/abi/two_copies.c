@@ -70,7 +70,8 @@ static void *decode(void *argument) {
   params.length = copy->toy->n_bytes;
   session_params.n_threads = 2;
   copy->failed = copy->model_open(&params, &model, &error) != ENGINE_OK;
-  if (!copy->failed) copy->failed = copy->session_create(model, &session_params, &session, &error) != ENGINE_OK;
+  if (!copy->failed)
+    copy->failed = copy->session_create(model, &session_params, &session, &error) != ENGINE_OK;
   for (int32_t i = 0; i < N_STEPS && !copy->failed; ++i) {
     const int32_t id = 1 + 13 * i;
     copy->failed = copy->session_decode(session, &id, 1, copy->logits[i], &error) != ENGINE_OK;

@@ -52,18 +52,12 @@ inline uint16_t random_half(Rng& rng, Range range) {
   const uint16_t sign = (rng() & 1) ? 0x8000 : 0;
   if (range == Range::kExtreme) {
     switch (rng() % 8) {
-      case 0:
-        return sign;
-      case 1:
-        return sign | 0x7BFF;
-      case 2:
-        return sign | 0x0001;
-      case 3:
-        return static_cast<uint16_t>(sign | (rng() % 0x400));
-      case 4:
-        return static_cast<uint16_t>(sign | (rng() % 0x7C00));
-      default:
-        break;
+      case 0: return sign;
+      case 1: return sign | 0x7BFF;
+      case 2: return sign | 0x0001;
+      case 3: return static_cast<uint16_t>(sign | (rng() % 0x400));
+      case 4: return static_cast<uint16_t>(sign | (rng() % 0x7C00));
+      default: break;
     }
   }
   return static_cast<uint16_t>(sign | f32_to_f16(uniform(rng, 0.001f, 0.5f)));
@@ -90,14 +84,10 @@ void fill_blocks(uint8_t* data, int64_t count, Rng& rng, Range range) {
 inline float random_float(Rng& rng, Range range) {
   if (range == Range::kExtreme) {
     switch (rng() % 8) {
-      case 0:
-        return (rng() & 1) ? 0.0f : -0.0f;
-      case 1:
-        return std::ldexp(uniform(rng, -1, 1), -140);  // subnormal
-      case 2:
-        return std::ldexp(uniform(rng, -1, 1), static_cast<int>(rng() % 40) - 20);
-      default:
-        break;
+      case 0: return (rng() & 1) ? 0.0f : -0.0f;
+      case 1: return std::ldexp(uniform(rng, -1, 1), -140);  // subnormal
+      case 2: return std::ldexp(uniform(rng, -1, 1), static_cast<int>(rng() % 40) - 20);
+      default: break;
     }
   }
   return uniform(rng, -2, 2);
@@ -120,26 +110,16 @@ inline void fill_weights(Format format, int64_t rows, int64_t cols, Rng& rng, Ra
         reinterpret_cast<uint16_t*>(data)[i] = f32_to_bf16(random_float(rng, range));
       }
       return;
-    case Format::kQ4_0:
-      return fill_blocks<BlockQ4_0>(data, n, rng, range);
-    case Format::kQ4_1:
-      return fill_blocks<BlockQ4_1>(data, n, rng, range);
-    case Format::kQ5_0:
-      return fill_blocks<BlockQ5_0>(data, n, rng, range);
-    case Format::kQ5_1:
-      return fill_blocks<BlockQ5_1>(data, n, rng, range);
-    case Format::kQ8_0:
-      return fill_blocks<BlockQ8_0>(data, n, rng, range);
-    case Format::kQ2_K:
-      return fill_blocks<BlockQ2_K>(data, n, rng, range);
-    case Format::kQ3_K:
-      return fill_blocks<BlockQ3_K>(data, n, rng, range);
-    case Format::kQ4_K:
-      return fill_blocks<BlockQ4_K>(data, n, rng, range);
-    case Format::kQ5_K:
-      return fill_blocks<BlockQ5_K>(data, n, rng, range);
-    case Format::kQ6_K:
-      return fill_blocks<BlockQ6_K>(data, n, rng, range);
+    case Format::kQ4_0: return fill_blocks<BlockQ4_0>(data, n, rng, range);
+    case Format::kQ4_1: return fill_blocks<BlockQ4_1>(data, n, rng, range);
+    case Format::kQ5_0: return fill_blocks<BlockQ5_0>(data, n, rng, range);
+    case Format::kQ5_1: return fill_blocks<BlockQ5_1>(data, n, rng, range);
+    case Format::kQ8_0: return fill_blocks<BlockQ8_0>(data, n, rng, range);
+    case Format::kQ2_K: return fill_blocks<BlockQ2_K>(data, n, rng, range);
+    case Format::kQ3_K: return fill_blocks<BlockQ3_K>(data, n, rng, range);
+    case Format::kQ4_K: return fill_blocks<BlockQ4_K>(data, n, rng, range);
+    case Format::kQ5_K: return fill_blocks<BlockQ5_K>(data, n, rng, range);
+    case Format::kQ6_K: return fill_blocks<BlockQ6_K>(data, n, rng, range);
   }
 }
 

@@ -14,18 +14,15 @@ constexpr double kRound = 0x1p-24;  // one f32 rounding, relative
 double largest_min(Format format, const uint8_t* row, int64_t element) {
   const auto half = [](uint16_t bits) { return std::fabs(static_cast<double>(f16_to_f32(bits))); };
   switch (format) {
-    case Format::kQ4_1:
-      return half(reinterpret_cast<const BlockQ4_1*>(row)[element / 32].m);
-    case Format::kQ5_1:
-      return half(reinterpret_cast<const BlockQ5_1*>(row)[element / 32].m);
+    case Format::kQ4_1: return half(reinterpret_cast<const BlockQ4_1*>(row)[element / 32].m);
+    case Format::kQ5_1: return half(reinterpret_cast<const BlockQ5_1*>(row)[element / 32].m);
     case Format::kQ2_K:
       return 15 * half(reinterpret_cast<const BlockQ2_K*>(row)[element / 256].dmin);
     case Format::kQ4_K:
       return 63 * half(reinterpret_cast<const BlockQ4_K*>(row)[element / 256].dmin);
     case Format::kQ5_K:
       return 63 * half(reinterpret_cast<const BlockQ5_K*>(row)[element / 256].dmin);
-    default:
-      return 0;
+    default: return 0;
   }
 }
 

@@ -26,7 +26,7 @@ struct Recording {
 // Layout: tests/parity/record_quant.py.
 std::vector<Recording> read_recordings() {
   const auto path =
-      std::filesystem::path(__FILE__).parent_path().parent_path() / "golden" / "quant_blocks.bin";
+      std::filesystem::path(ENGINE_SOURCE_DIR) / "tests" / "golden" / "quant_blocks.bin";
   std::ifstream in(path, std::ios::binary);
   INFO("reading " << path.string());
   REQUIRE(in.good());

@@ -157,7 +157,8 @@ TEST_CASE("case 33: exactly n_ctx tokens fit, the next changes nothing, bad ids 
 }
 
 TEST_CASE("case 32: a planted NaN or infinity is an error and leaves the session as it was") {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     ToyModel spec;
     auto bytes = spec.build();
     auto file = Gguf::parse(bytes, test_block_shape);
