@@ -19,10 +19,7 @@ static void check(int32_t status) {
 
 int main(int argc, char **argv) {
   if (argc < 2 || argc > 3 || strcmp(argv[1], "--help") == 0) {
-    fputs(
-        "hello MODEL [TEXT]: continue a text by 32 tokens\n"
-        "Example: hello model.gguf \"The capital of France is\"\n",
-        argc == 2 ? stdout : stderr);
+    puts("hello MODEL [TEXT]: continue a text by 32 tokens\nExample: hello model.gguf \"Once upon\"");
     return argc == 2 ? 0 : 2;
   }
   const char *prompt = argc == 3 ? argv[2] : "The capital of France is", *text;

@@ -47,6 +47,11 @@ if ! build > "$log" 2>&1; then
   echo "quickstart: the build failed" >&2
   exit 1
 fi
-[[ $model ]] || model=$(bash examples/fetch_model.sh smollm2)
-echo "quickstart: build/release/bin/generate $model --chat -p '$prompt' -n 64 --stats" >&2
-exec build/release/bin/generate "$model" --chat -p "$prompt" -n 64 --stats
+options=(--chat -p "$prompt" -n 64 --stats)
+if [[ ! $model ]]; then
+  model=$(bash examples/fetch_model.sh smollm2)
+  # With the template's own default system message this small Q4_1 model answers nonsense, here as in llama.cpp.
+  options=(--chat --system "You are a helpful assistant." -p "$prompt" -n 64 --stats)
+fi
+echo "quickstart: build/release/bin/generate $model ${options[*]@Q}" >&2
+exec build/release/bin/generate "$model" "${options[@]}"

@@ -28,8 +28,9 @@ CALLS = set("exit _exit _Exit quick_exit raise kill signal sigaction __assert_fa
 LIBM = [n + s for s in ("", "f", "l") for n in
         "exp exp2 expm1 log log2 log10 log1p sin cos sincos tan sinh cosh tanh asin acos atan atan2 pow cbrt hypot erf".split()]
 # Not state of ours: libstdc++'s stream initialiser (Highway's headers include <ostream>), and the list of CPU targets
-# that is computed once and never changes (with the guard of its initialisation).
-CONSTANT = re.compile(r"std::__ioinit|.*cpu_targets\(\)::list")
+# that is computed once and never changes (with the guard of its initialisation), and the relocated address of a
+# type or of the personality routine that exception tables name (DW.ref).
+CONSTANT = re.compile(r"std::__ioinit|cpu_targets\(\)::list|DW\.ref\.")
 WRITABLE = re.compile(r"\.(data|bss|tdata|tbss)(\.(?!rel\.ro)|$)|\*COM\*")
 
 
