@@ -19,7 +19,8 @@ static void check(int32_t status) {
 
 int main(int argc, char **argv) {
   if (argc < 2 || argc > 3 || strcmp(argv[1], "--help") == 0) {
-    puts("hello MODEL [TEXT]: continue a text by 32 tokens\nExample: hello model.gguf \"Once upon\"");
+    fputs("hello MODEL [TEXT]: continue a text\nExample: hello model.gguf \"Once upon\"\n",
+          argc == 2 ? stdout : stderr);
     return argc == 2 ? 0 : 2;
   }
   const char *prompt = argc == 3 ? argv[2] : "The capital of France is", *text;
@@ -47,7 +48,6 @@ int main(int argc, char **argv) {
     if (engine_token_end_reason(model, ids[0]) != ENGINE_END_NONE) break;
     check(engine_text_decoder_push(decoder, ids[0], &text, &n_bytes));
     fwrite(text, 1, n_bytes, stdout);
-    fflush(stdout);
     check(engine_session_decode(session, ids, 1, logits, &error));
   }
   putchar('\n');

@@ -259,8 +259,12 @@ def test_chat_without_template(toy):
     assert done.returncode == 1 and b"CHAT_TEMPLATE" in done.stderr
 
 
+_unread = {}  # what came after the last wanted text, by terminal
+
+
 def read_until(descriptor, wanted, seconds=60):
-    text = b""
+    """The text up to and with `wanted`; what came after it is kept for the next call."""
+    text = _unread.pop(descriptor, b"")
     while wanted not in text:
         assert select.select([descriptor], [], [], seconds)[0], f"no {wanted!r} after {text!r}"
         try:
@@ -269,13 +273,16 @@ def read_until(descriptor, wanted, seconds=60):
             more = b""
         assert more, f"no {wanted!r} in {text!r}"
         text += more
-    return text
+    end = text.index(wanted) + len(wanted)
+    _unread[descriptor] = text[end:]
+    return text[:end]
 
 
 def test_chat_interrupt_at_the_prompt(chat_toy):
     if not (BIN / "chat").is_file():
         pytest.skip("no programs")
     master, slave = pty.openpty()
+    _unread.pop(master, None)
     process = subprocess.Popen([BIN / "chat", chat_toy], stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     try:
