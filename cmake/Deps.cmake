@@ -98,13 +98,7 @@ macro(engine_find_c_library name header library code)
 endmacro()
 
 # Abseil: status, strings, hash tables, span. Before 20230802 flat_hash_map lacks what we use.
-if(NOT FETCHCONTENT_SOURCE_DIR_ABSL)
-  find_package(absl QUIET CONFIG)
-  if(absl_VERSION VERSION_GREATER_EQUAL 20230802)
-    engine_accepts(SYSTEM_ABSL absl::status "#include <absl/status/status.h>
-      absl::Status f() { return absl::InternalError(\"x\"); }")
-  endif()
-endif()
+# Always from source: finding an older system package would define the targets that its tree defines.
 if(NOT SYSTEM_ABSL)
   set(ABSL_PROPAGATE_CXX_STD ON)
   set(ABSL_ENABLE_INSTALL OFF)
