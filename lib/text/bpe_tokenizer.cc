@@ -7,6 +7,7 @@
 #include "lib/file/gguf_common.h"
 #include "lib/text/bpe.h"
 #include "lib/text/byte_map.h"
+#include "lib/text/normalise.h"
 #include "lib/text/pretokenize.h"
 #include "lib/text/utf8_scan.h"
 #include "lib/text/vocab_tokenizer.h"
@@ -53,9 +54,6 @@ class BpeTokenizer final : public VocabTokenizer {
   using VocabTokenizer::index_special;
   std::string_view pre_name() const override { return pretokenizer_.rule().name; }
   bool pretokenizer_fallback() const override { return fallback_; }
-  std::string_view missing_normaliser() const override {
-    return pretokenizer_.rule().nfc ? "NFC" : "";
-  }
   bool strips_leading_space() const override { return false; }
 
   std::string token_bytes(int32_t id, bool with_special) const override {
@@ -74,6 +72,11 @@ class BpeTokenizer final : public VocabTokenizer {
 
  protected:
   absl::Status encode_ordinary(std::string_view text, std::vector<int32_t>* ids) const override {
+    std::string normal;
+    if (pretokenizer_.rule().nfc) {
+      ENGINE_ASSIGN_OR_RETURN(normal, to_nfc(text));
+      text = normal;
+    }
     std::vector<size_t> ends;
     ENGINE_RETURN_IF_ERROR(pretokenizer_.split(text, &ends));
     Bpe::Work work;

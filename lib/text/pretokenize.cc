@@ -53,24 +53,6 @@ absl::StatusOr<Regex> compile(std::string_view expression, std::string_view rule
   return regex;
 }
 
-// The length of the well-formed text at the front, or of the ill-formed bytes that stand there.
-struct Stretch {
-  size_t n_bytes;
-  bool valid;
-};
-
-Stretch next_stretch(std::string_view text) {
-  size_t at = 0;
-  bool valid = true;
-  while (at < text.size()) {
-    const Utf8Step step = utf8_step(text.substr(at));
-    if (at == 0) valid = step.valid;
-    if (step.valid != valid) break;
-    at += step.n_bytes;
-  }
-  return {at, valid};
-}
-
 // What the stages of one call share.
 struct Run {
   MatchData data;
@@ -211,7 +193,7 @@ absl::Status Pretokenizer::split(std::string_view text, std::vector<size_t>* end
                         static_cast<uint32_t>(std::min<uint64_t>(limit, UINT32_MAX)));
   pcre2_set_heap_limit(run.context.get(), kHeapLimitKib);
   for (size_t at = 0; at < text.size();) {
-    const Stretch stretch = next_stretch(text.substr(at));
+    const Utf8Stretch stretch = utf8_stretch(text.substr(at));
     if (stretch.valid) {
       ENGINE_RETURN_IF_ERROR(stages_->split(text.substr(at, stretch.n_bytes), at, run, ends));
     } else {

@@ -16,7 +16,7 @@ struct PretokenizeRule {
   std::span<const std::string_view> stages;
   bool ignore_merges = false;  // a word that is a piece is taken whole
   bool adds_bos = false;       // when the file has no add_bos_token
-  bool nfc = false;  // the model saw NFC text; not done here: Tokenizer::missing_normaliser()
+  bool nfc = false;            // the text is brought to NFC first
 };
 
 // nullptr for an unknown name.

@@ -96,9 +96,6 @@ class Tokenizer {
   virtual std::string_view pre_name() const = 0;    // pre-tokenizer in force, "" where none
   virtual bool pretokenizer_fallback() const = 0;
   virtual int64_t skipped_merges() const = 0;
-  // The Unicode normal form that the model's text had in training and that encode() does not apply ("NFC"),
-  // "" where there is none: such text gets other ids than in training unless it is in that form.
-  virtual std::string_view missing_normaliser() const = 0;
   virtual TokenType type(int32_t id) const = 0;
   virtual std::string_view piece(int32_t id) const = 0;  // as stored in the file
   virtual std::optional<int32_t> find(

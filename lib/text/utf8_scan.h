@@ -44,6 +44,24 @@ inline Utf8Step utf8_step(std::string_view text) {
   return {n_bytes, true, false, scalar};
 }
 
+// The well-formed text at the front, or the ill-formed bytes that stand there.
+struct Utf8Stretch {
+  size_t n_bytes;
+  bool valid;
+};
+
+inline Utf8Stretch utf8_stretch(std::string_view text) {
+  size_t at = 0;
+  bool valid = true;
+  while (at < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(at));
+    if (at == 0) valid = step.valid;
+    if (step.valid != valid) break;
+    at += step.n_bytes;
+  }
+  return {at, valid};
+}
+
 inline void utf8_append(uint32_t scalar, std::string* out) {
   const auto put = [&](uint32_t byte) { out->push_back(static_cast<char>(byte)); };
   if (scalar < 0x80) {

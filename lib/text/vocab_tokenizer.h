@@ -28,7 +28,6 @@ class VocabTokenizer : public Tokenizer {
   std::string_view pre_name() const override { return ""; }
   bool pretokenizer_fallback() const override { return false; }
   int64_t skipped_merges() const override { return vocab_.skipped_merges(); }
-  std::string_view missing_normaliser() const override { return ""; }
   TokenType type(int32_t id) const override;
   std::string_view piece(int32_t id) const override;
   std::optional<int32_t> find(std::string_view piece) const override;
