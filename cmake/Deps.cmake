@@ -97,15 +97,13 @@ macro(engine_find_c_library name header library code)
   endif()
 endmacro()
 
-# Abseil: status, strings, hash tables, span. Before 20230802 flat_hash_map lacks what we use.
-# Always from source: finding an older system package would define the targets that its tree defines.
-if(NOT SYSTEM_ABSL)
-  set(ABSL_PROPAGATE_CXX_STD ON)
-  set(ABSL_ENABLE_INSTALL OFF)
-  engine_source(absl abseil https://github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.tar.gz
-    f50e5ac311a81382da7fa75b97310e4b9006474f9560ac46f54a9967f07d4ae3)
-  engine_add_source(absl)
-endif()
+# Abseil: status, strings, hash tables, span. Always from source: a system package that is found and then refused has
+# already defined the targets that the tree defines.
+set(ABSL_PROPAGATE_CXX_STD ON)
+set(ABSL_ENABLE_INSTALL OFF)
+engine_source(absl abseil https://github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.tar.gz
+  f50e5ac311a81382da7fa75b97310e4b9006474f9560ac46f54a9967f07d4ae3)
+engine_add_source(absl)
 
 # Highway: its headers and target detection; its own CMake would add tests and more.
 if(NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY)

@@ -1,13 +1,14 @@
 """What the built library shows: exported symbols, what it needs, calls and state inside its objects.
 
   check_library.py exports LIBENGINE.SO     equal to tests/abi/exports.txt (--write records them)
+  check_library.py archive LIBENGINE.A      no global symbol but engine_*
   check_library.py needed LIBENGINE.SO      NEEDED holds libc, libm and the loader only
   check_library.py calls LIBENGINE_CORE.A   no aborting, printing or environment call; no libm in kernels
   check_library.py state LIBENGINE_CORE.A   no variable in a writable section
   check_library.py --self-test [CC]         plants each fault in a small library and finds it
 
 The C++ runtime is linked in (static libstdc++ and libgcc), so that the library also runs where they
-are older. Sanitizer and coverage builds differ in all four and are not checked.
+are older. Sanitizer and coverage builds differ in all of this and are not checked.
 """
 
 import re
@@ -51,6 +52,14 @@ def check_exports(library, expected=None):
         f"exports: {n} of tests/abi/exports.txt is not exported" for n in expected if n not in now]
 
 
+def check_archive(archive):
+    lines = run("nm", "-g", "--defined-only", archive).splitlines()
+    # "u": constants of the standard library's inline functions, which the linker merges whoever defines them.
+    names = [line.split()[2] for line in lines if len(line.split()) == 3 and line.split()[1] != "u"]
+    found = [f"archive: {n} is global" for n in names if not n.startswith("engine_")]
+    return found if names else ["archive: it has no symbol"]
+
+
 def check_needed(library):
     names = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", library))
     return [f"needed: {n} is neither libc, libm nor the loader" for n in names if not NEEDED.fullmatch(n)]
@@ -89,7 +98,7 @@ def check_state(archive):
     return found
 
 
-CHECKS = {"exports": check_exports, "needed": check_needed, "calls": check_calls, "state": check_state}
+CHECKS = {"exports": check_exports, "archive": check_archive, "needed": check_needed, "calls": check_calls, "state": check_state}
 
 
 def self_test(compiler):
@@ -121,6 +130,8 @@ def self_test(compiler):
         shared = build("int engine_a(void) { return 1; }", "-shared", "-Wl,--no-as-needed", "-lstdc++")
         expect("the C++ runtime", check_needed(shared), "libstdc++")
         good = "extern double sqrt(double), exp(double); const int t[2] = {1, 2}; const char *const n[1] = {\"a\"};"
+        expect("a global symbol", check_archive(build("int engine_a(void) { return 1; } int b;")), "b is global")
+        expect("engine_ symbols", check_archive(build("int engine_a(void) { return 1; }")), None)
         archive = build(good + "double f(double x) { return sqrt(x) + exp(x); }")
         expect("exp elsewhere", check_calls(archive, set()), None)
         expect("exp in a kernel", check_calls(archive, {"kernel"}), "exp of libm")
