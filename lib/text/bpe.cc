@@ -1,4 +1,5 @@
-// A linked list of symbols and a heap of candidate pairs; stale candidates are recognised by their ids.
+// A linked list of symbols and a heap of candidate pairs; stale candidates are recognised by their
+// ids.
 #include "lib/text/bpe.h"
 
 #include <algorithm>

@@ -34,7 +34,8 @@ class Bpe {
   static uint64_t pair_key(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
-  // Adds the candidate of a symbol and its right neighbour, if they merge; the heap is not put in order.
+  // Adds the candidate of a symbol and its right neighbour, if they merge; the heap is not put in
+  // order.
   bool add(int32_t left, Work* work) const;
 
   std::vector<Vocab::Merge> merges_;                   // by rank

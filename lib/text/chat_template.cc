@@ -1,4 +1,5 @@
-// Compares a template's steps with the families that are rendered natively; any step too many is "unknown".
+// Compares a template's steps with the families that are rendered natively; any step too many is
+// "unknown".
 #include "lib/text/chat_template.h"
 
 #include <algorithm>
@@ -72,8 +73,8 @@ bool read_chatml(Steps steps, std::string* default_system) {
          steps.empty();
 }
 
-// All that a Gemma template does besides showing text. The branches over the content's type are for lists of
-// parts, which ChatMessage cannot hold.
+// All that a Gemma template does besides showing text. The branches over the content's type are for
+// lists of parts, which ChatMessage cannot hold.
 constexpr std::string_view kGemmaStatements[] = {
     "if messages[0]['role']=='system'",
     "if messages[0]['content']is string",

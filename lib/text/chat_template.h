@@ -1,4 +1,5 @@
-// Reads a Jinja chat template just far enough to tell whether it is one that chat.cc renders natively.
+// Reads a Jinja chat template just far enough to tell whether it is one that chat.cc renders
+// natively.
 #ifndef ENGINE_LIB_TEXT_CHAT_TEMPLATE_H_
 #define ENGINE_LIB_TEXT_CHAT_TEMPLATE_H_
 
@@ -10,8 +11,8 @@
 
 namespace engine {
 
-// A template as a sequence of steps in one spelling: white space control applied, quotes and blanks made
-// equal, `a.role` as `a['role']`, sums of strings taken apart, neighbouring text joined.
+// A template as a sequence of steps in one spelling: white space control applied, quotes and blanks
+// made equal, `a.role` as `a['role']`, sums of strings taken apart, neighbouring text joined.
 struct TemplateStep {
   enum class Kind { kText, kOutput, kStatement };
   Kind kind;

@@ -10,8 +10,8 @@
 
 namespace engine {
 
-// `keyed` are the tokens that keys name, the most telling reason first; `find` gives the lowest id of a
-// text or -1. The result has each id once, with its first reason, in ascending order.
+// `keyed` are the tokens that keys name, the most telling reason first; `find` gives the lowest id
+// of a text or -1. The result has each id once, with its first reason, in ascending order.
 std::vector<EndToken> end_token_set(std::vector<EndToken> keyed,
                                     absl::FunctionRef<int32_t(std::string_view)> find);
 

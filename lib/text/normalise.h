@@ -1,4 +1,5 @@
-// Unicode normal form C, for vocabularies whose published tokenizer applies it before anything else.
+// Unicode normal form C, for vocabularies whose published tokenizer applies it before anything
+// else.
 #ifndef ENGINE_LIB_TEXT_NORMALISE_H_
 #define ENGINE_LIB_TEXT_NORMALISE_H_
 
@@ -9,7 +10,8 @@
 
 namespace engine {
 
-// `text` in NFC. Bytes that are not UTF-8 stay, and part the text like characters that never combine.
+// `text` in NFC. Bytes that are not UTF-8 stay, and part the text like characters that never
+// combine.
 absl::StatusOr<std::string> to_nfc(std::string_view text);
 
 }  // namespace engine

@@ -98,9 +98,9 @@ absl::Status cut(const pcre2_code* regex, std::string_view word, size_t begin, c
   return absl::OkStatus();
 }
 
-// Appends the ends of the pieces of `word`, which begins at `begin`, when its runs of `digits` are cut into threes
-// counted from their end. Like the empty matches of the published expression, a run of whole threes is also
-// cut from what stands before it, but not from what follows.
+// Appends the ends of the pieces of `word`, which begins at `begin`, when its runs of `digits` are
+// cut into threes counted from their end. Like the empty matches of the published expression, a run
+// of whole threes is also cut from what stands before it, but not from what follows.
 absl::Status cut_threes(const pcre2_code* digits, std::string_view word, size_t begin,
                         const Run& run, std::vector<size_t>* ends) {
   std::vector<size_t> starts;

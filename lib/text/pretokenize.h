@@ -20,8 +20,8 @@ class Pretokenizer {
   ~Pretokenizer();
 
   const PretokenizeRule& rule() const { return *rule_; }
-  // Appends the end of each word of `text`, ascending; the last is text.size(). Each run of bytes that is
-  // not UTF-8 is a word by itself: no expression sees it, and nothing is lost.
+  // Appends the end of each word of `text`, ascending; the last is text.size(). Each run of bytes
+  // that is not UTF-8 is a word by itself: no expression sees it, and nothing is lost.
   absl::Status split(std::string_view text, std::vector<size_t>* ends) const;
 
  private:

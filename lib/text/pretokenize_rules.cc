@@ -1,5 +1,6 @@
-// Expressions in the syntax of PCRE2 with UTF and UCP. Non-ASCII characters are escapes, so that no editor
-// can normalise them. SPACE stands for \s: PCRE2's own also takes U+180E, which is no white space.
+// Expressions in the syntax of PCRE2 with UTF and UCP. Non-ASCII characters are escapes, so that no
+// editor can normalise them. SPACE stands for \s: PCRE2's own also takes U+180E, which is no white
+// space.
 #include "lib/text/pretokenize_rules.h"
 
 namespace engine {

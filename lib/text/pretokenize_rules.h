@@ -7,8 +7,9 @@
 
 namespace engine {
 
-// Only as the last stage: cuts runs of \d into threes, counted from their right end. Not an expression: the published
-// one looks ahead to the end of the run at every digit, which takes quadratic time.
+// Only as the last stage: cuts runs of \d into threes, counted from their right end. Not an
+// expression: the published one looks ahead to the end of the run at every digit, which takes
+// quadratic time.
 inline constexpr std::string_view kThreesFromRight = "<threes from right>";
 
 struct PretokenizeRule {

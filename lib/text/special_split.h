@@ -14,8 +14,9 @@
 
 namespace engine {
 
-// An Aho-Corasick automaton over the reversed tokens. The text is walked from its end, so that the state
-// at a byte knows the longest token that begins there; the choice of tokens then runs forward.
+// An Aho-Corasick automaton over the reversed tokens. The text is walked from its end, so that the
+// state at a byte knows the longest token that begins there; the choice of tokens then runs
+// forward.
 class SpecialSplit {
  public:
   struct Pattern {

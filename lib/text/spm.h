@@ -18,8 +18,9 @@ class Spm {
   // `vocab` must outlive this.
   explicit Spm(const Vocab& vocab);
 
-  // Appends the ids of `text`, whose spaces are already U+2581 and which holds no added token. Bytes that no
-  // piece covers become byte pieces, or else the unknown token, once for each run of them.
+  // Appends the ids of `text`, whose spaces are already U+2581 and which holds no added token.
+  // Bytes that no piece covers become byte pieces, or else the unknown token, once for each run of
+  // them.
   absl::Status encode(std::string_view text, std::vector<int32_t>* ids) const;
 
  private:
@@ -43,7 +44,8 @@ class Spm {
   };
 
   bool may_join(std::string_view left_char, std::string_view right_char) const;
-  // Adds the candidate of a symbol and its right neighbour, if they make a piece; the heap is not put in order.
+  // Adds the candidate of a symbol and its right neighbour, if they make a piece; the heap is not
+  // put in order.
   bool add(int32_t left, Work* work) const;
   void merge_word(std::string_view word, Work* work) const;
   absl::Status put(std::string_view piece, Work* work, std::vector<int32_t>* ids) const;

@@ -1,4 +1,5 @@
-// SentencePiece BPE (model `llama`): spaces as U+2581, an optional space before the text, byte fallback.
+// SentencePiece BPE (model `llama`): spaces as U+2581, an optional space before the text, byte
+// fallback.
 #include <utility>
 
 #include "lib/text/byte_map.h"

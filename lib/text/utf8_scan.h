@@ -1,4 +1,5 @@
-// Reading UTF-8: the length of the well-formed scalar at a place, or of the ill-formed part that stands there.
+// Reading UTF-8: the length of the well-formed scalar at a place, or of the ill-formed part that
+// stands there.
 #ifndef ENGINE_LIB_TEXT_UTF8_SCAN_H_
 #define ENGINE_LIB_TEXT_UTF8_SCAN_H_
 

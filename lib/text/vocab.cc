@@ -1,4 +1,5 @@
-// Reads and checks tokenizer.ggml.*; every fault names the key and where its value lies in the file.
+// Reads and checks tokenizer.ggml.*; every fault names the key and where its value lies in the
+// file.
 #include "lib/text/vocab.h"
 
 #include <cmath>
@@ -244,7 +245,8 @@ absl::Status Vocab::read_special_ids(const Gguf& file) {
     const int32_t id = find(name);
     return id >= 0 && is_text(id) ? -1 : id;
   });
-  // Old converters left such tokens NORMAL: control text, or it would be matched and printed as text.
+  // Old converters left such tokens NORMAL: control text, or it would be matched and printed as
+  // text.
   const auto make_control = [&](int32_t id, bool keyed_id) {
     const TokenType type = types_[id];
     const bool weak = type == TokenType::kNormal || type == TokenType::kUndefined ||

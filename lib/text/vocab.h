@@ -1,4 +1,5 @@
-// The vocabulary of a GGUF file: pieces, types, scores, merges, special ids, flags; validated and owned.
+// The vocabulary of a GGUF file: pieces, types, scores, merges, special ids, flags; validated and
+// owned.
 #ifndef ENGINE_LIB_TEXT_VOCAB_H_
 #define ENGINE_LIB_TEXT_VOCAB_H_
 

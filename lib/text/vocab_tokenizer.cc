@@ -9,7 +9,8 @@ namespace engine {
 
 namespace {
 
-// All added tokens' text together; the largest real vocabulary has 80 KB. Keeps the automaton small.
+// All added tokens' text together; the largest real vocabulary has 80 KB. Keeps the automaton
+// small.
 constexpr size_t kMaxAddedBytes = size_t{1} << 20;
 constexpr size_t kMaxTextBytes = std::numeric_limits<int32_t>::max();
 

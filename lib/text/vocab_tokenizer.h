@@ -1,4 +1,5 @@
-// What both tokenizers share: added tokens, BOS and EOS, joining of parts, questions about the vocabulary.
+// What both tokenizers share: added tokens, BOS and EOS, joining of parts, questions about the
+// vocabulary.
 #ifndef ENGINE_LIB_TEXT_VOCAB_TOKENIZER_H_
 #define ENGINE_LIB_TEXT_VOCAB_TOKENIZER_H_
 

@@ -1,4 +1,5 @@
-// libFuzzer target: the input as a chat template and as a conversation; content must yield no control token.
+// libFuzzer target: the input as a chat template and as a conversation; content must yield no
+// control token.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// libFuzzer target: the input as a GGUF file's vocabulary, and as text for toy vocabularies that must round-trip.
+// libFuzzer target: the input as a GGUF file's vocabulary, and as text for toy vocabularies that
+// must round-trip.
 //
 //   ENGINE_FUZZ_SEEDS=corpus ./fuzz_tokenizer -runs=0 && ./fuzz_tokenizer -max_total_time=120 corpus
 //

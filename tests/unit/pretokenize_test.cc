@@ -1,4 +1,5 @@
-// Words of the pre-tokenizers: recorded from the published expressions, and what must hold for any bytes.
+// Words of the pre-tokenizers: recorded from the published expressions, and what must hold for any
+// bytes.
 #include "lib/text/pretokenize.h"
 
 #include <random>

@@ -216,8 +216,8 @@ TEST_CASE("chat ids equal those of the rendered text, but content yields no cont
   }
 }
 
-// Not compared, since SentencePiece is followed where llama.cpp does otherwise: U+2581 in the text is a space
-// like any other, and Gemma's user-defined </s>, an HTML tag, is no control token.
+// Not compared, since SentencePiece is followed where llama.cpp does otherwise: U+2581 in the text
+// is a space like any other, and Gemma's user-defined </s>, an HTML tag, is no control token.
 TEST_CASE("ids recorded from llama.cpp", "[text]") {
   for (const Model& model : kModels) {
     const auto tokenizer = tokenizer_of_file(model_path(model.file));

@@ -129,6 +129,37 @@ inline ToyVocab toy_spm() {
   return toy;
 }
 
+inline ToyVocab small_bpe(std::string_view pre = "gpt-2") {
+  ToyVocab toy = toy_bpe();
+  toy.merge("t", "h");
+  toy.merge("th", "e");
+  toy.merge(" ", "the");
+  if (!pre.empty()) toy.file.string("tokenizer.ggml.pre", pre);
+  return toy;
+}
+
+inline ToyVocab small_spm() {
+  ToyVocab toy = toy_spm();
+  toy.add("\u2581", TokenType::kNormal, -9);
+  toy.add("a", TokenType::kNormal, -1);
+  toy.add("b", TokenType::kNormal, -2);
+  toy.add("ab", TokenType::kNormal, -3);
+  toy.add("\u2581ab", TokenType::kNormal, -4);
+  return toy;
+}
+
+// The error names the key, and where its value lies.
+inline void check_refused(ToyVocab toy, std::string_view model, std::string_view key,
+                          TokenizerOptions options = {}, bool has_offset = true) {
+  const auto bytes = toy.build(model);
+  const auto made = tokenizer_of(bytes, options);
+  INFO(key << ": " << made.status().ToString());
+  REQUIRE(!made.ok());
+  CHECK(where_of(made.status()).name == key);
+  if (has_offset) CHECK(where_of(made.status()).offset == toy.file.value_offset[std::string(key)]);
+  CHECK(std::string(made.status().message()).find(key) != std::string::npos);
+}
+
 inline Ids encode(const Tokenizer& tokenizer, std::string_view text,
                   BosPolicy bos = BosPolicy::kNone, SpecialPolicy special = SpecialPolicy::kPlain) {
   auto result = tokenizer.encode(text, bos, special);
