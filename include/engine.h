@@ -412,7 +412,8 @@ enum { /* result flags of engine_tokenize */
 /* engine_tokenize: text to ids.
  *
  *   model     in   handle
- *   text      in   char[n_bytes]    any bytes, also invalid UTF-8 and NUL
+ *   text      in   char[n_bytes]    any bytes, also invalid UTF-8 and NUL; a byte that a byte-level vocabulary
+ *                                   has no token for (SmolLM2: 0x04 and some more) gives TOKENIZER
  *   n_bytes   in   bytes
  *   bos       in   ENGINE_BOS_*     DEFAULT adds BOS where the model wants one and the text has none yet
  *   special   in   ENGINE_SPECIAL_*
