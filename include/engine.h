@@ -173,8 +173,7 @@ typedef struct engine_model_params {
   uint64_t length;  /* bytes of data; of fd, 0 = up to its end */
   uint64_t offset;  /* of fd: first byte of the file inside it */
   /* Called once: at close, or when opening fails after this struct was read. */
-  void (*release_data)(void *release_user, const void *data,
-                       uint64_t length);
+  void (*release_data)(void *release_user, const void *data, uint64_t length);
   void *release_user;
   const engine_host *host; /* NULL = the library's own services */
   int32_t fd;              /* -1 = none; duplicated, yours to close */
