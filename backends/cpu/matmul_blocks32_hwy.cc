@@ -49,55 +49,29 @@ HWY_INLINE VI32 dot_small(Halves w, VI8 x_low, VI8 x_high) {
 }
 
 // Each format: its block, whether it has a minimum, what was added to make its weights unsigned.
-struct Q4_0 {
-  using Block = BlockQ4_0;
-  static constexpr bool kHasMin = false;
-  static constexpr int32_t kOffset = 8;
-  static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
-    return load_nibbles(group, v, offset + offsetof(Block, qs));
-  }
-  static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
-    return dot_small(w, x_low, x_high);
-  }
-};
 
-struct Q4_1 {
-  using Block = BlockQ4_1;
-  static constexpr bool kHasMin = true;
-  static constexpr int32_t kOffset = 0;
-  static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
-    return load_nibbles(group, v, offset + offsetof(Block, qs));
-  }
-  static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
-    return dot_small(w, x_low, x_high);
-  }
-};
-
-struct Q5_0 {
-  using Block = BlockQ5_0;
-  static constexpr bool kHasMin = false;
-  static constexpr int32_t kOffset = 16;
+// The formats of four bits, or five where the block has `qh`.
+template <class B, bool kMin, int32_t kAdded>
+struct SmallFormat {
+  using Block = B;
+  static constexpr bool kHasMin = kMin;
+  static constexpr int32_t kOffset = kAdded;
   static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
     const Halves nibbles = load_nibbles(group, v, offset + offsetof(Block, qs));
-    return add_fifth_bits(nibbles, group, v, offset + offsetof(Block, qh));
+    if constexpr (requires(Block block) { block.qh; }) {
+      return add_fifth_bits(nibbles, group, v, offset + offsetof(Block, qh));
+    } else {
+      return nibbles;
+    }
   }
   static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
     return dot_small(w, x_low, x_high);
   }
 };
-
-struct Q5_1 {
-  using Block = BlockQ5_1;
-  static constexpr bool kHasMin = true;
-  static constexpr int32_t kOffset = 0;
-  static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
-    const Halves nibbles = load_nibbles(group, v, offset + offsetof(Block, qs));
-    return add_fifth_bits(nibbles, group, v, offset + offsetof(Block, qh));
-  }
-  static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
-    return dot_small(w, x_low, x_high);
-  }
-};
+struct Q4_0 : SmallFormat<BlockQ4_0, false, 8> {};
+struct Q4_1 : SmallFormat<BlockQ4_1, true, 0> {};
+struct Q5_0 : SmallFormat<BlockQ5_0, false, 16> {};
+struct Q5_1 : SmallFormat<BlockQ5_1, true, 0> {};
 
 struct Q8_0 {
   using Block = BlockQ8_0;

@@ -135,14 +135,13 @@ class Lowering {
     return step.out;
   }
 
-  int32_t add(int32_t a, int32_t b, int32_t out) {  // residual stream, width E
+  void add(int32_t a, int32_t b, int32_t out) {  // residual stream, width E
     Step step{.op = Op::kAdd};
     step.in0 = a;
     step.in1 = b;
     step.out = out;
     step.width = config_.n_embd;
     emit(step);
-    return out;
   }
 
   int32_t rope(int32_t in, const std::string& name, int64_t heads, int32_t rule) {

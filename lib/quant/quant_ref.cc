@@ -71,33 +71,32 @@ void decode(const BlockQ3_K& block, float* out) {
   }
 }
 
-void decode(const BlockQ4_K& block, float* out) {
+// Q4_K and Q5_K: quant(b, l) is element l of sub-block b without its scale.
+template <class Block, class Quant>
+void decode_k4(const Block& block, float* out, Quant quant) {
   const float d = f16_to_f32(block.d);
   const float dmin = f16_to_f32(block.dmin);
   const K4Scales scales = unpack_k4_scales(block.scales);
   for (int b = 0; b < 8; ++b) {
     const float scale = d * static_cast<float>(scales.scale[b]);
     const float min = dmin * static_cast<float>(scales.min[b]);
-    for (int l = 0; l < 32; ++l) {
-      const int q = (block.qs[32 * (b / 2) + l] >> (4 * (b % 2))) & 15;
-      out[32 * b + l] = scale * static_cast<float>(q) - min;
-    }
+    for (int l = 0; l < 32; ++l) out[32 * b + l] = scale * static_cast<float>(quant(b, l)) - min;
   }
 }
 
+// The nibble of element l of sub-block b.
+template <class Block>
+int k4_nibble(const Block& block, int b, int l) {
+  return (block.qs[32 * (b / 2) + l] >> (4 * (b % 2))) & 15;
+}
+
+void decode(const BlockQ4_K& block, float* out) {
+  decode_k4(block, out, [&](int b, int l) { return k4_nibble(block, b, l); });
+}
+
 void decode(const BlockQ5_K& block, float* out) {
-  const float d = f16_to_f32(block.d);
-  const float dmin = f16_to_f32(block.dmin);
-  const K4Scales scales = unpack_k4_scales(block.scales);
-  for (int b = 0; b < 8; ++b) {
-    const float scale = d * static_cast<float>(scales.scale[b]);
-    const float min = dmin * static_cast<float>(scales.min[b]);
-    for (int l = 0; l < 32; ++l) {
-      const int low = (block.qs[32 * (b / 2) + l] >> (4 * (b % 2))) & 15;
-      const int q = low + 16 * ((block.qh[l] >> b) & 1);
-      out[32 * b + l] = scale * static_cast<float>(q) - min;
-    }
-  }
+  decode_k4(block, out,
+            [&](int b, int l) { return k4_nibble(block, b, l) + 16 * ((block.qh[l] >> b) & 1); });
 }
 
 void decode(const BlockQ6_K& block, float* out) {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/float_state.h"
 
 namespace engine {
 namespace {
@@ -111,6 +110,15 @@ const uint8_t* Reference::input(int32_t slot_id, const Call& call) const {
   return slot_id == program_.residual_slot ? base + call.row_offset * slot.row_bytes : base;
 }
 
+absl::StatusOr<float*> Reference::output_floats(int32_t slot_id, int64_t n_tokens) {
+  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(slot_id, n_tokens));
+  return reinterpret_cast<float*>(out);
+}
+
+const float* Reference::input_floats(int32_t slot_id, const Call& call) const {
+  return reinterpret_cast<const float*>(input(slot_id, call));
+}
+
 int64_t Reference::stride_bytes(int32_t slot_id) const {
   return program_.slots[static_cast<size_t>(slot_id)].row_bytes;
 }
@@ -120,7 +128,7 @@ int64_t Reference::stride(int32_t slot_id) const {
 }
 
 // Calls run(begin, end) over parts of [0, n_items): one part per thread when parallel, else one part.
-// A part never cuts a reduction, so the split cannot change a bit.
+// A part never cuts a reduction, so the split cannot change a bit. Runners give every task the default float state.
 template <class F>
 void Reference::spread(int64_t n_items, bool parallel, F&& run) {
   const int64_t n_parts =
@@ -130,30 +138,23 @@ void Reference::spread(int64_t n_items, bool parallel, F&& run) {
     return;
   }
   parallel_for(*runner_, static_cast<uint32_t>(n_parts), [&](uint32_t part) {
-    const FloatStateGuard guard;  // a host's thread may flush denormals
     run(n_items * part / n_parts, n_items * (part + 1) / n_parts);
   });
 }
 
 absl::Status Reference::embed(KernelEntry entry, const Step& step, const Call& call) {
   const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const EmbedArgs args{w.data,
-                       w.row_bytes,
-                       step.width,
-                       call.ids.data(),
-                       call.n_tokens,
-                       step.scale,
-                       reinterpret_cast<float*>(out),
-                       stride(step.out)};
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
+  const EmbedArgs args{w.data,        w.row_bytes, step.width, call.ids.data(),
+                       call.n_tokens, step.scale,  out,        stride(step.out)};
   entry(&args);
   return absl::OkStatus();
 }
 
 absl::Status Reference::rms_norm(KernelEntry entry, const Step& step, const Call& call) {
   const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const auto* x = reinterpret_cast<const float*>(input(step.in0, call));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
+  const auto* x = input_floats(step.in0, call);
   const int64_t part = step.width / step.heads;
   // Without heads the rows are tokens; with heads they are the heads of each token in turn.
   for (int64_t t = 0; t < (step.heads > 1 ? call.n_tokens : 1); ++t) {
@@ -164,7 +165,7 @@ absl::Status Reference::rms_norm(KernelEntry entry, const Step& step, const Call
     args.width = part;
     args.n_rows = step.heads > 1 ? step.heads : call.n_tokens;
     args.eps = step.eps;
-    args.out = reinterpret_cast<float*>(out) + t * stride(step.out);
+    args.out = out + t * stride(step.out);
     args.out_stride = step.heads > 1 ? part : stride(step.out);
     entry(&args);
   }
@@ -173,7 +174,7 @@ absl::Status Reference::rms_norm(KernelEntry entry, const Step& step, const Call
 
 absl::Status Reference::quantize(KernelEntry entry, const Step& step, const Call& call) {
   ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const auto* x = reinterpret_cast<const float*>(input(step.in0, call));
+  const auto* x = input_floats(step.in0, call);
   std::atomic<bool> all_finite{true};
   spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
     bool finite = true;
@@ -188,36 +189,31 @@ absl::Status Reference::quantize(KernelEntry entry, const Step& step, const Call
 
 absl::Status Reference::matmul(KernelEntry entry, const Step& step, const Call& call) {
   const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   const uint8_t* act = input(step.in0, call);
   spread(w.rows, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
-    const MatmulArgs args{w.data,
-                          w.row_bytes,
-                          w.cols,
-                          begin,
-                          end,
-                          act,
-                          stride_bytes(step.in0),
-                          call.n_tokens,
-                          reinterpret_cast<float*>(out),
-                          stride(step.out)};
+    const MatmulArgs args{
+        w.data,        w.row_bytes, w.cols,          begin, end, act, stride_bytes(step.in0),
+        call.n_tokens, out,         stride(step.out)};
     entry(&args);
   });
   return absl::OkStatus();
 }
 
 absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& call) {
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   const bool is_bias = step.weight >= 0;
   AddArgs args{};
-  args.a = reinterpret_cast<const float*>(input(step.in0, call));
+  args.a = input_floats(step.in0, call);
   args.a_stride = stride(step.in0);
-  args.b = reinterpret_cast<const float*>(
-      is_bias ? program_.weights[static_cast<size_t>(step.weight)].data : input(step.in1, call));
+  args.b =
+      is_bias
+          ? reinterpret_cast<const float*>(program_.weights[static_cast<size_t>(step.weight)].data)
+          : input_floats(step.in1, call);
   args.b_stride = is_bias ? 0 : stride(step.in1);
   args.width = step.width;
   args.n_rows = call.n_tokens;
-  args.out = reinterpret_cast<float*>(out);
+  args.out = out;
   args.out_stride = stride(step.out);
   entry(&args);
   return absl::OkStatus();
@@ -225,28 +221,28 @@ absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& cal
 
 absl::Status Reference::rope_angles(KernelEntry entry, const Step& step, const Call& call) {
   const RopeRule& rule = program_.ropes[static_cast<size_t>(step.rope)];
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   const RopeAnglesArgs args{rule.theta.data(), static_cast<int64_t>(rule.theta.size()),
                             rule.mscale,       call.first_position,
-                            call.n_tokens,     reinterpret_cast<float*>(out),
+                            call.n_tokens,     out,
                             stride(step.out)};
   entry(&args);
   return absl::OkStatus();
 }
 
 absl::Status Reference::rope(KernelEntry entry, const Step& step, const Call& call) {
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   RopeArgs args{};
-  args.x = reinterpret_cast<const float*>(input(step.in0, call));
+  args.x = input_floats(step.in0, call);
   args.x_stride = stride(step.in0);
   args.n_heads = step.heads;
   args.head_dim = step.width / step.heads;
   args.n_rot = step.n_rot;
   args.pairing = step.pairing;
-  args.angles = reinterpret_cast<const float*>(input(step.in1, call));
+  args.angles = input_floats(step.in1, call);
   args.angles_stride = stride(step.in1);
   args.n_tokens = call.n_tokens;
-  args.out = reinterpret_cast<float*>(out);
+  args.out = out;
   args.out_stride = stride(step.out);
   entry(&args);
   return absl::OkStatus();
@@ -256,9 +252,9 @@ absl::Status Reference::kv_store(KernelEntry entry, const Step& step, const Call
   const KvGeometry& kv = kv_->geometry(step.layer);
   bool finite = true;
   KvStoreArgs args{};
-  args.k = reinterpret_cast<const float*>(input(step.in0, call));
+  args.k = input_floats(step.in0, call);
   args.k_stride = stride(step.in0);
-  args.v = reinterpret_cast<const float*>(input(step.in1, call));
+  args.v = input_floats(step.in1, call);
   args.v_stride = stride(step.in1);
   args.n_kv_heads = kv.n_kv_heads;
   args.head_dim_k = kv.head_dim_k;
@@ -273,7 +269,7 @@ absl::Status Reference::kv_store(KernelEntry entry, const Step& step, const Call
 
 absl::Status Reference::attention(KernelEntry entry, const Step& step, const Call& call) {
   const KvGeometry& kv = kv_->geometry(step.layer);
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   const auto scratch_bytes =
       (static_cast<uint64_t>(attention_scratch_floats(kv.head_dim_v)) * sizeof(float) + 63) / 64 *
       64;
@@ -282,7 +278,7 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
   std::atomic<uint32_t> next_scratch{0};
   spread(call.n_tokens * step.heads, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
     AttentionArgs args{};
-    args.q = reinterpret_cast<const float*>(input(step.in0, call));
+    args.q = input_floats(step.in0, call);
     args.q_stride = stride(step.in0);
     args.n_heads = step.heads;
     args.n_kv_heads = kv.n_kv_heads;
@@ -296,7 +292,7 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
     args.item_begin = begin;
     args.item_end = end;
     args.kv = kv_->layer(step.layer);
-    args.out = reinterpret_cast<float*>(out);
+    args.out = out;
     args.out_stride = stride(step.out);
     args.scratch =
         reinterpret_cast<float*>(scratch.data() + scratch_bytes * next_scratch.fetch_add(1));
@@ -306,35 +302,29 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
 }
 
 absl::Status Reference::gated_act(KernelEntry entry, const Step& step, const Call& call) {
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const out, output(step.out, call.n_tokens));
-  const auto* gate = reinterpret_cast<const float*>(input(step.in0, call));
-  const auto* up = reinterpret_cast<const float*>(input(step.in1, call));
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
+  const auto* gate = input_floats(step.in0, call);
+  const auto* up = input_floats(step.in1, call);
   const int64_t row = stride(step.out);  // gate, up and act have one width
   spread(call.n_tokens, call.n_tokens > 1, [&](int64_t begin, int64_t end) {
-    const GatedActArgs args{gate + begin * row,
-                            up + begin * row,
-                            row,
-                            step.width,
-                            end - begin,
-                            step.act,
-                            reinterpret_cast<float*>(out) + begin * row};
+    const GatedActArgs args{gate + begin * row, up + begin * row, row, step.width, end - begin,
+                            step.act,           out + begin * row};
     entry(&args);
   });
   return absl::OkStatus();
 }
 
 absl::Status Reference::softcap(KernelEntry entry, const Step& step, const Call& call) {
-  ENGINE_ASSIGN_OR_RETURN(uint8_t* const x, output(step.out, call.n_tokens));
-  const SoftcapArgs args{reinterpret_cast<float*>(x), stride(step.out), step.width, call.n_tokens,
-                         step.cap};
+  ENGINE_ASSIGN_OR_RETURN(float* const x, output_floats(step.out, call.n_tokens));
+  const SoftcapArgs args{x, stride(step.out), step.width, call.n_tokens, step.cap};
   entry(&args);
   return absl::OkStatus();
 }
 
 absl::Status Reference::check_finite(KernelEntry entry, const Step& step, const Call& call) {
   bool finite = true;
-  const CheckFiniteArgs args{reinterpret_cast<const float*>(input(step.in0, call)),
-                             stride(step.in0), step.width, call.n_tokens, &finite};
+  const CheckFiniteArgs args{input_floats(step.in0, call), stride(step.in0), step.width,
+                             call.n_tokens, &finite};
   entry(&args);
   return finite ? absl::OkStatus() : non_finite(step);
 }

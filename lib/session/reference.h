@@ -46,7 +46,9 @@ class Reference {
 
   absl::Status run_step(const Step& step, const Call& call);
   absl::StatusOr<uint8_t*> output(int32_t slot_id, int64_t n_tokens);
+  absl::StatusOr<float*> output_floats(int32_t slot_id, int64_t n_tokens);
   const uint8_t* input(int32_t slot_id, const Call& call) const;
+  const float* input_floats(int32_t slot_id, const Call& call) const;
   int64_t stride(int32_t slot_id) const;  // in floats
   int64_t stride_bytes(int32_t slot_id) const;
 
