@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include "common/cli.h"
@@ -66,7 +67,7 @@ static void on_interrupt(int signal_number) {
 static void install_handler(void) {
   struct sigaction action;
   memset(&action, 0, sizeof(action));
-  action.sa_handler = on_interrupt; /* without SA_RESTART: a read at the prompt returns */
+  action.sa_handler = on_interrupt; /* without SA_RESTART: a wait at the prompt returns */
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
 }
@@ -220,6 +221,27 @@ static void clear(conversation *c) {
   cli_message("the conversation is forgotten");
 }
 
+/* The next line, as getline gives it; -1 with errno EINTR after a Ctrl-C. At the prompt Ctrl-C is let in only while
+ * waiting: one that came between the prompt and the read would otherwise be lost. */
+static ssize_t read_line(char **line, size_t *capacity, int interactive) {
+  errno = 0;
+  if (!interactive) return getline(line, capacity, stdin);
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_BLOCK, &interrupt, &before);
+  fputs("> ", stderr);
+  fd_set input;
+  FD_ZERO(&input);
+  FD_SET(STDIN_FILENO, &input);
+  ssize_t got = pselect(STDIN_FILENO + 1, &input, NULL, NULL, NULL, &before);
+  if (got > 0) got = getline(line, capacity, stdin);
+  const int reason = errno;
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  errno = reason;
+  return got;
+}
+
 /* Reads lines until the end; 0 or an exit code. */
 static int talk(conversation *c) {
   const int interactive = isatty(STDIN_FILENO);
@@ -230,9 +252,7 @@ static int talk(conversation *c) {
   if (interactive)
     fputs("Type a question; /clear, /stats, /exit; Ctrl-C stops an answer.\n", stderr);
   while (code == CLI_OK) {
-    if (interactive) fputs("> ", stderr);
-    errno = 0;
-    const ssize_t got = getline(&line, &capacity, stdin);
+    const ssize_t got = read_line(&line, &capacity, interactive);
     if (got < 0) {
       if (errno != EINTR || ++interrupts > 1) break;
       clearerr(stdin);
