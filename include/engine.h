@@ -8,7 +8,10 @@
  *   session   engine_session_create
  *   decode    engine_session_decode, engine_session_position, engine_session_truncate
  *   sample    engine_sampler_*
- *   look      engine_session_stats_get, engine_session_kernel_at, engine_model_target_at
+ *   hooks     engine_hook_register, engine_hook_stats_get, engine_hook_site_at, engine_unembed
+ *   plan      engine_plan_create, engine_plan_json, engine_plan_verify, engine_plan_diff
+ *   look      engine_session_stats_get, engine_session_kernel_at, engine_session_fusion_at,
+ *             engine_session_profile_at, engine_model_target_at
  *
  * THE VOCABULARY
  *   shapes     V n_vocab, E n_embd, T positions; every array is dense and row-major.
@@ -617,7 +620,23 @@ ENGINE_API int32_t engine_chat_render(const engine_model *model,
 typedef struct engine_session engine_session; /* one sequence: its KV cache and scratch memory */
 
 enum { ENGINE_KV_F16 = 0, ENGINE_KV_F32 = 1 };
-enum { ENGINE_MODE_DEFAULT = 0, ENGINE_MODE_REFERENCE = 1 };
+/* All modes give the same logits, bit for bit, and the same hook events. */
+enum {
+  ENGINE_MODE_DEFAULT = 0,   /* PLANNED_FUSED */
+  ENGINE_MODE_REFERENCE = 1, /* decides everything anew at every call: the oracle */
+  ENGINE_MODE_PLANNED = 2,   /* obeys a plan, every operation by itself */
+  ENGINE_MODE_PLANNED_FUSED =
+      3 /* obeys a plan, operations merged where no hook needs what is between */
+};
+/* Fusions of PLANNED_FUSED, as bits. */
+enum {
+  ENGINE_FUSION_NORM_QUANTIZE = 1, /* F1: norm and activation quantisation */
+  ENGINE_FUSION_ADD_NORM = 2,      /* F2: residual add and norm */
+  ENGINE_FUSION_GROUP = 4,         /* F3: q, k, v in one launch; gate and up in one launch */
+  ENGINE_FUSION_ROPE = 8,          /* F4: q/k norm and rope inside attention and KV store */
+  ENGINE_FUSION_RESIDUAL = 16,     /* F5: projections add into the residual */
+  ENGINE_FUSION_GATE_QUANTIZE = 32 /* F6: activation, product, quantisation in the gate/up launch */
+};
 
 typedef struct engine_session_params {
   uint32_t struct_size;
@@ -627,12 +646,17 @@ typedef struct engine_session_params {
   uint32_t
       prefill_chunk; /* tokens that go through the layers at once; 0 = 128. Never changes a logit */
   int32_t kv_type;   /* ENGINE_KV_* */
-  int32_t mode;      /* ENGINE_MODE_*; DEFAULT is today REFERENCE, the only one */
+  int32_t mode;      /* ENGINE_MODE_* */
   const char *
       target; /* CPU target to force (engine_model_target_at), NULL = best. Never changes a logit */
+  const char *
+      kernels; /* pattern with * that the names of kernels must match where one that does exists; PLAN
+                          when it takes no effect. NULL = free choice. Never changes a logit */
+  uint32_t without_fusions; /* ENGINE_FUSION_* not to use. Never changes a logit */
+  int32_t sequence;         /* the caller's number of this sequence, for hook events and records */
 } engine_session_params;
 #define ENGINE_SESSION_PARAMS_INIT \
-  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* engine_session_create: an empty sequence.
  *
@@ -641,7 +665,8 @@ typedef struct engine_session_params {
  *   session  out  handle      yours to destroy; NULL on failure
  *   error    out  struct      may be NULL
  *
- * Effect   Allocates the KV cache; starts n_threads - 1 threads unless the host has a runner.
+ * Effect   Compiles the plan, or takes it from the model's cache; allocates scratch memory; starts n_threads - 1
+ *          threads unless the host has a runner.
  * Threads  any
  * Errors   ARGUMENT, TOO_NEW, STATE (opened without weights), PLAN, DEVICE (target not here), MEMORY
  * Since    0.1
@@ -669,9 +694,11 @@ ENGINE_API void engine_session_destroy(engine_session *session);
  *   logits   out  float[n_vocab]   unnormalised log-probabilities; caller's memory; NULL = not wanted
  *   error    out  struct           may be NULL
  *
- * Effect   position += n_ids; KV extended.
- * Threads  serial per session. Blocks.
- * Errors   ARGUMENT (same), CONTEXT_FULL (same), NONFINITE (undone), CANCELLED (undone), MEMORY (undone)
+ * Effect   position += n_ids; KV extended; hooks fire in step order.
+ * Threads  serial per session, not from a callback. Blocks. Allocates KV pages, one for 64 positions, and nothing
+ *          else (mode REFERENCE does).
+ * Errors   ARGUMENT (same), CONTEXT_FULL (same), STATE (from a callback) (same), HOOK_FAILED (undone), NONFINITE
+ *          (undone), CANCELLED (undone), MEMORY (undone)
  * Since    0.1
  */
 ENGINE_API int32_t engine_session_decode(engine_session *session, const int32_t *ids,
@@ -770,6 +797,445 @@ ENGINE_API int32_t engine_session_stats_get(const engine_session *session,
  */
 ENGINE_API int32_t engine_session_kernel_at(const engine_session *session, uint32_t index,
                                             const char **name, uint64_t *calls);
+
+/* engine_session_fusion_at: a fusion and how often it has run in this session.
+ *
+ *   session  in   handle
+ *   index    in   0 .. 5       F1 .. F6
+ *   name     out  pointer     constant, such as "F1 norm+quantize"
+ *   calls    out  count       executions so far; 0 = did not run
+ *
+ * Effect   —
+ * Threads  serial per session
+ * Errors   ARGUMENT (also: index past the end)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_fusion_at(const engine_session *session, uint32_t index,
+                                            const char **name, uint64_t *calls);
+
+/* One operation of one layer, as measured. Calls of one token and larger ones are kept apart. */
+typedef struct engine_profile_entry {
+  uint32_t struct_size; /* in */
+  int32_t layer;        /* -1 = before or after the layers */
+  int32_t prefill;      /* 0 = calls of one token, 1 = of more */
+  uint32_t fusions;     /* ENGINE_FUSION_* that the step realises */
+  uint64_t calls;
+  uint64_t total_ns;
+  uint64_t median_ns; /* of the last 512 calls */
+  uint64_t p95_ns;
+  uint64_t bytes;  /* weight and KV bytes read in all calls */
+  char op[64];     /* operations in order, such as "rms_norm+quantize" */
+  char tensor[96]; /* first weight, "" = none */
+  char kernel[64]; /* kernel of the largest part */
+} engine_profile_entry;
+#define ENGINE_PROFILE_ENTRY_INIT                                                   \
+  {                                                                                 \
+    (uint32_t)sizeof(engine_profile_entry), 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, { 0 } \
+  }
+
+/* engine_session_profile: start or stop measuring every operation.
+ *
+ *   session  in   handle
+ *   enable   in   1 = clear and start, 0 = stop
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Costs two clock reads per operation while it is on.
+ * Threads  serial per session
+ * Errors   ARGUMENT, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_profile(engine_session *session, int32_t enable,
+                                          engine_error *error);
+
+/* engine_session_profile_at: one line of the measured profile.
+ *
+ *   session  in   handle
+ *   index    in   0, 1, ...   in the order of execution, calls of one token before larger ones; the last line of
+ *                             each kind is the whole call: layer -1, op "call"
+ *   entry    out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   —
+ * Threads  serial per session
+ * Errors   ARGUMENT (also: index past the end, or never started)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_profile_at(const engine_session *session, uint32_t index,
+                                             engine_profile_entry *entry);
+
+/* ---- hooks: read and change named values inside the forward pass ---------------------------------- */
+
+/* A site is a named f32 value, one row per token: engine_hook_site_at lists them. At a site, captures come
+ * first, then writers and reading callbacks in the order of registration, then captures with
+ * ENGINE_CAPTURE_POST. Positions are absolute, so how a prompt is cut into calls or chunks never changes what
+ * fires. Hooks do not change a bit unless they write. final_norm and logits exist, and fire, for the rows
+ * whose logits are wanted. */
+
+typedef struct engine_hook_site_info {
+  uint32_t struct_size; /* in */
+  int32_t site;         /* number, as in events and records */
+  int32_t per_layer;    /* 0 = outside the layers; its layer is -1 */
+  int32_t writable;
+  uint32_t
+      width; /* values per token in the first layer that has it; 0 = heads * n_ctx (attention sites) */
+  uint32_t n_heads; /* equal parts that a head selector can choose; 0 = none */
+  uint32_t
+      n_layers; /* layers that have the site (1 for a global one); 0 = this model has it nowhere */
+  uint32_t reserved;
+  char name[32];
+  char alias[32]; /* "" = none */
+  char route
+      [16]; /* with default fusions: "materialised", "de-fused" (a layer with an active hook runs without
+                     the fusion that removes the value) or "copy-out" (computed beside the kernel) */
+} engine_hook_site_info;
+#define ENGINE_HOOK_SITE_INFO_INIT                                                \
+  {                                                                               \
+    (uint32_t)sizeof(engine_hook_site_info), 0, 0, 0, 0, 0, 0, 0, {0}, {0}, { 0 } \
+  }
+
+/* engine_hook_site_at: a site by number.
+ *
+ *   model    in   handle
+ *   index    in   0, 1, ...
+ *   info     out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT (also: index past the end), STATE (opened without weights)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_site_at(const engine_model *model, uint32_t index,
+                                       engine_hook_site_info *info);
+
+enum {                          /* what a hook does */
+       ENGINE_HOOK_CAPTURE = 1, /* copy rows to the caller's buffer */
+       ENGINE_HOOK_READ = 2,    /* call back with a copy of the rows */
+       ENGINE_HOOK_WRITE = 3,   /* call back; what is in the copy afterwards becomes the value */
+       ENGINE_HOOK_ADD = 10,    /* x += alpha * values */
+       ENGINE_HOOK_SCALE = 11,  /* x *= alpha */
+       ENGINE_HOOK_SET = 12,    /* x = values */
+       ENGINE_HOOK_ZERO = 13,   /* x = 0 */
+       ENGINE_HOOK_INTERPOLATE = 14, /* x += alpha * (values - x) */
+       ENGINE_HOOK_PROJECT_OUT = 15, /* x -= alpha * (x . v) / (v . v) * v, v = values */
+       ENGINE_HOOK_CLAMP = 16,       /* x = min(max(x, low), high) */
+       ENGINE_HOOK_REPLACE =
+           17, /* x = the row of values whose record has this position and layer */
+       ENGINE_HOOK_LOW_RANK =
+           18 /* x += alpha * A (B x): values = A [width][rank], then B [rank][width] */
+};
+enum {
+  ENGINE_CAPTURE_POST = 1, /* capture after the writers */
+  ENGINE_CAPTURE_RING =
+      2 /* a full buffer begins anew at its oldest row; else further rows are dropped */
+};
+enum { /* which positions */
+       ENGINE_POSITIONS_ALL = 0,
+       ENGINE_POSITIONS_LIST = 1,           /* positions[n_positions] */
+       ENGINE_POSITIONS_RANGE = 2,          /* position_begin <= p < position_end */
+       ENGINE_POSITIONS_LAST_OF_PROMPT = 3, /* the last token of every prompt */
+       ENGINE_POSITIONS_GENERATED = 4,      /* generated token number k since the prompt, from 0,
+                                               position_begin <= k < position_end; both 0 = all */
+       ENGINE_POSITIONS_EVERY = 5           /* p % position_step == 0 */
+};
+
+/* One captured row. */
+typedef struct engine_capture_record {
+  int64_t position; /* absolute */
+  int32_t sequence; /* of the session */
+  int32_t token_id;
+  int32_t site;
+  int32_t layer; /* -1 outside the layers */
+} engine_capture_record;
+
+/* What a callback is told. Valid during the call only. */
+typedef struct engine_hook_event {
+  uint32_t struct_size;
+  int32_t site;
+  int32_t layer; /* -1 outside the layers */
+  int32_t sequence;
+  int32_t generated;        /* 1 = tokens were generated, 0 = they belong to a prompt */
+  uint32_t n_rows;          /* selected tokens */
+  uint64_t width;           /* values per row; with a head selector still all heads */
+  const int32_t *token_ids; /* [n_rows] */
+  const int64_t *positions; /* [n_rows] absolute, ascending */
+} engine_hook_event;
+
+/* Called on the thread that is inside the decode. values: float[n_rows][width], a copy. Not 0 = failed: the
+ * decode returns HOOK_FAILED, undone. It must not call functions of the session that it is called from
+ * (STATE), but for engine_session_cancel. */
+typedef int32_t (*engine_hook_callback)(void *user, const engine_hook_event *event, float *values);
+
+typedef struct engine_hook_params {
+  uint32_t struct_size;
+  int32_t action;   /* ENGINE_HOOK_* */
+  const char *site; /* name or alias */
+  /* Selectors. Arrays are copied. What can match nothing is an error. */
+  const int32_t *layers; /* NULL: layer_begin <= l < layer_end, both 0 = all layers */
+  uint64_t n_layers;
+  int32_t layer_begin;
+  int32_t layer_end;
+  const int64_t *positions;
+  uint64_t n_positions;
+  int64_t position_begin;
+  int64_t position_end;
+  int64_t position_step;
+  const int32_t *
+      heads; /* NULL = all; only for sites with heads. Others are left alone by writers and are 0 in
+                           captures of the attention sites */
+  uint64_t n_heads;
+  const int32_t *sequences; /* NULL = all; else one must be the session's */
+  uint64_t n_sequences;
+  int32_t position_select; /* ENGINE_POSITIONS_* */
+  uint32_t capture_flags;  /* ENGINE_CAPTURE_* */
+  /* Writers. Copied. */
+  const float
+      *values; /* [width] of the site; REPLACE [n_records][width]; LOW_RANK 2 * width * rank */
+  uint64_t n_values;
+  const engine_capture_record *records; /* REPLACE; a record with layer -1 serves every layer */
+  uint64_t n_records;
+  float alpha; /* 1 by the initialiser */
+  float low;   /* CLAMP */
+  float high;
+  uint32_t rank; /* LOW_RANK */
+  /* Captures: the caller's memory, borrowed until the hook is removed or the session destroyed. */
+  float *
+      capture; /* [capture_rows][width]; width of the attention sites: heads * n_ctx of the session */
+  engine_capture_record *capture_records; /* [capture_rows]; may be NULL */
+  uint64_t capture_rows;
+  /* Callbacks. */
+  engine_hook_callback callback;
+  void *user;
+  uint64_t scope; /* engine_hook_scope_open; 0 = the session */
+} engine_hook_params;
+#define ENGINE_HOOK_PARAMS_INIT                                                                    \
+  {                                                                                                \
+    (uint32_t)sizeof(engine_hook_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 1.0f, 0.0f, 0.0f, 0, 0, 0, 0, 0, 0, 0                                                \
+  }
+
+/* engine_hook_register: add a hook to a session.
+ *
+ *   session  in   handle
+ *   params   in   struct
+ *   hook     out  number      never 0, never used again in this session
+ *   error    out  struct      may be NULL; for a wrong name it lists near ones
+ *
+ * Effect   Recompiles the plan: layers whose fused steps have no such value run that part unfused. Allocates all
+ *          that the hook needs, so that decoding does not.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT (unknown site, not writable, sizes that do not fit, a selector that matches nothing),
+ *          TOO_NEW, STATE (from a callback), PLAN, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_register(engine_session *session, const engine_hook_params *params,
+                                        uint64_t *hook, engine_error *error);
+
+/* engine_hook_remove: remove exactly one hook.
+ *
+ *   session  in   handle
+ *   hook     in   number      from engine_hook_register
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Its buffers are the caller's again. Recompiles the plan.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT (no such hook), STATE (from a callback), PLAN, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_remove(engine_session *session, uint64_t hook, engine_error *error);
+
+/* engine_hook_scope_open: a group of hooks that goes at once.
+ *
+ *   session  in   handle
+ *   scope    out  number      for engine_hook_params.scope
+ *   error    out  struct      may be NULL
+ *
+ * Effect   —
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_scope_open(engine_session *session, uint64_t *scope,
+                                          engine_error *error);
+
+/* engine_hook_scope_close: remove all hooks of a scope, and no other.
+ *
+ *   session  in   handle
+ *   scope    in   number
+ *   error    out  struct      may be NULL
+ *
+ * Effect   As engine_hook_remove for each.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT (no such scope), STATE (from a callback), PLAN, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_scope_close(engine_session *session, uint64_t scope,
+                                           engine_error *error);
+
+typedef struct engine_hook_stats {
+  uint32_t struct_size; /* in */
+  uint32_t reserved;
+  uint64_t calls;             /* times that it fired: chunks with a selected token, times layers */
+  uint64_t positions;         /* rows seen: selected tokens times layers */
+  uint64_t prefill_positions; /* of them prompt tokens */
+  uint64_t decode_positions;  /* of them generated tokens */
+  uint64_t writes;            /* rows written */
+  uint64_t rows_captured;     /* rows put into the buffer; number i is at i % capture_rows */
+  uint64_t rows_dropped;      /* for want of room */
+} engine_hook_stats;
+#define ENGINE_HOOK_STATS_INIT \
+  { (uint32_t)sizeof(engine_hook_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* engine_hook_stats_get: what a hook has done.
+ *
+ *   session  in   handle
+ *   hook     in   number
+ *   stats    out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   Counters cover completed decodes only: what an undone one did is taken back.
+ * Threads  serial per session
+ * Errors   ARGUMENT (also: no such hook)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_hook_stats_get(const engine_session *session, uint64_t hook,
+                                         engine_hook_stats *stats);
+
+enum { /* what the tokens of a decode call are, for POSITIONS_LAST_OF_PROMPT and _GENERATED */
+       ENGINE_TOKENS_AUTO =
+           0, /* one id, not the first of the session: generated; else a whole prompt */
+       ENGINE_TOKENS_PROMPT = 1,      /* the end of a prompt, or all of it */
+       ENGINE_TOKENS_PROMPT_PART = 2, /* part of a prompt that goes on */
+       ENGINE_TOKENS_GENERATED = 3
+};
+
+/* engine_session_tokens_are: what the next decodes append.
+ *
+ *   session  in   handle
+ *   kind     in   ENGINE_TOKENS_*   in force until changed
+ *
+ * Effect   Changes which hooks fire, and nothing else.
+ * Threads  serial per session
+ * Errors   ARGUMENT (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_tokens_are(engine_session *session, int32_t kind);
+
+/* engine_unembed: final norm and head on vectors of the caller, for a logit lens.
+ *
+ *   session  in   handle      its threads and scratch memory are used; its state stays
+ *   rows     in   float[n_rows][n_embd]     such as captured resid_post
+ *   n_rows   in   count       1 ..
+ *   logits   out  float[n_rows][n_vocab]
+ *   error    out  struct      may be NULL
+ *
+ * Effect   The resid_post of the last layer gives the bits of the logits. Fires no hooks.
+ * Threads  serial per session, not from a callback. Blocks.
+ * Errors   ARGUMENT, NONFINITE, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_unembed(engine_session *session, const float *rows, uint64_t n_rows,
+                                  float *logits, engine_error *error);
+
+/* ---- plan: what was decided, and why -------------------------------------------------------------- */
+
+typedef struct engine_plan engine_plan; /* immutable */
+
+/* engine_plan_create: the plan that a session with these parameters and hooks would obey.
+ *
+ *   model    in   handle      must outlive the plan
+ *   params   in   struct      of the session; NULL = defaults
+ *   hooks    in   struct[n_hooks]   only site, layers and their range are read
+ *   n_hooks  in   count       0 = none
+ *   plan     out  handle      yours to destroy; NULL on failure
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Nothing is allocated for execution.
+ * Threads  any
+ * Errors   ARGUMENT, TOO_NEW, STATE (opened without weights), PLAN, DEVICE (target not here), MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_plan_create(const engine_model *model,
+                                      const engine_session_params *params,
+                                      const engine_hook_params *hooks, uint64_t n_hooks,
+                                      engine_plan **plan, engine_error *error);
+
+/* engine_session_plan: the plan that a session obeys now.
+ *
+ *   session  in   handle
+ *   plan     out  handle      yours to destroy; its model must outlive it, the session need not
+ *   error    out  struct      may be NULL
+ *
+ * Effect   In mode REFERENCE: the decisions that it would come to, without an arena.
+ * Threads  serial per session
+ * Errors   ARGUMENT, MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_plan(const engine_session *session, engine_plan **plan,
+                                       engine_error *error);
+
+/* engine_plan_destroy: release a plan.
+ *
+ *   plan     in   handle      NULL is allowed
+ *
+ * Effect   —
+ * Threads  serial per plan
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_plan_destroy(engine_plan *plan);
+
+enum { ENGINE_PLAN_FULL_FILE_HASH = 1 /* read the whole file for model.file_hash_full */ };
+
+/* engine_plan_json: a plan as canonical JSON (schema "engine.plan/1").
+ *
+ *   plan      in   handle
+ *   flags     in   ENGINE_PLAN_*
+ *   text      out  char[capacity]   UTF-8, not NUL-terminated
+ *   capacity  in   bytes       0 to ask for the size
+ *   n_bytes   out  bytes       written, or needed when BUFFER_TOO_SMALL
+ *   error     out  struct      may be NULL
+ *
+ * Effect   Keys are sorted; "hash" is XXH3-128 over everything but itself and provenance.time.
+ * Threads  any
+ * Errors   ARGUMENT, TOO_NEW, BUFFER_TOO_SMALL, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_plan_json(const engine_plan *plan, uint32_t flags, char *text,
+                                    uint64_t capacity, uint64_t *n_bytes, engine_error *error);
+
+/* engine_plan_verify: compile a stored plan anew and compare.
+ *
+ *   model    in   handle
+ *   json     in   char[n_bytes]   from engine_plan_json
+ *   n_bytes  in   bytes
+ *   error    out  struct      may be NULL; says the first difference and its place in the plan
+ *
+ * Effect   Checks the hash, every memory overlap of the arena, and that this library, model and machine give
+ *          the same plan.
+ * Threads  any
+ * Errors   ARGUMENT (no plan, or damaged), PLAN (differs), TOO_NEW (another schema), MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_plan_verify(const engine_model *model, const char *json, uint64_t n_bytes,
+                                      engine_error *error);
+
+/* engine_plan_diff: what differs between two stored plans, and why.
+ *
+ *   a         in   char[a_bytes]    from engine_plan_json
+ *   a_bytes   in   bytes
+ *   b         in   char[b_bytes]
+ *   b_bytes   in   bytes
+ *   text      out  char[capacity]   a line per difference; empty = equal
+ *   capacity  in   bytes     0 to ask for the size
+ *   n_bytes   out  bytes     written, or needed when BUFFER_TOO_SMALL
+ *   error     out  struct    may be NULL
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT (no plan), TOO_NEW (another schema), BUFFER_TOO_SMALL, MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_plan_diff(const char *a, uint64_t a_bytes, const char *b,
+                                    uint64_t b_bytes, char *text, uint64_t capacity,
+                                    uint64_t *n_bytes, engine_error *error);
 
 /* ---- sampling ------------------------------------------------------------------------------------- */
 

@@ -52,11 +52,14 @@ struct Resolved {
   KernelEntry entry = nullptr;
   std::string reason;                    // why this row, for the plan
   const KernelRow* runner_up = nullptr;  // nullptr: nothing else fits
+  bool forced = false;                   // the pattern decided
 };
 
 // Hard filter by key and target, then least cost, then table order. kPlan when nothing fits; the
-// message names the key.
-absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target);
+// message names the key. pattern: "" or a name with * for any characters; where rows of the key match it,
+// only they are candidates (Resolved.forced).
+absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target,
+                                        std::string_view pattern = {});
 
 }  // namespace engine
 

@@ -1,5 +1,6 @@
 // Names of ops and targets, as printed in plans, errors and kernel row names.
 #include "lib/contract/kernel.h"
+#include "lib/contract/plan.h"
 
 namespace engine {
 
@@ -29,6 +30,38 @@ std::string_view target_name(Target target) {
     case Target::kAvx3: return "avx3";
     case Target::kAvx3Dl: return "avx3_dl";
     case Target::kAvx3Spr: return "avx3_spr";
+  }
+  return "unknown";
+}
+
+std::string_view mode_name(Mode mode) {
+  switch (mode) {
+    case Mode::kReference: return "reference";
+    case Mode::kPlanned: return "planned";
+    case Mode::kPlannedFused: return "planned-fused";
+  }
+  return "unknown";
+}
+
+std::string_view step_kind_name(StepKind kind) {
+  switch (kind) {
+    case StepKind::kSingle: return "single";
+    case StepKind::kNormRows: return "norm_rows";
+    case StepKind::kMatmulGroup: return "matmul_group";
+    case StepKind::kMatmulAdd: return "matmul_add";
+    case StepKind::kGateUp: return "gate_up";
+    case StepKind::kStoreKv: return "store_kv";
+    case StepKind::kAttentionQ: return "attention_q";
+  }
+  return "unknown";
+}
+
+std::string_view split_name(Split split) {
+  switch (split) {
+    case Split::kNone: return "none";
+    case Split::kRows: return "rows";
+    case Split::kTokens: return "tokens";
+    case Split::kItems: return "items";
   }
   return "unknown";
 }

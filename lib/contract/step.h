@@ -10,6 +10,7 @@
 
 #include "lib/contract/kernel.h"
 #include "lib/contract/op.h"
+#include "lib/contract/site.h"
 
 namespace engine {
 
@@ -56,6 +57,9 @@ struct Step {
   int64_t window = 0;  // kAttention; 0 = full
   RopePairing pairing = RopePairing::kHalves;
   Activation act = Activation::kSilu;
+  std::vector<Site> fires_before =
+      {};  // hook sites, in order: on in0 before the step (attention: beside it)
+  std::vector<Site> fires_after = {};  // on out
 };
 
 struct KvGeometry {
@@ -71,7 +75,9 @@ struct Program {
   std::vector<std::vector<Step>> layers;  // over all tokens of a call
   std::vector<Step> final_steps;          // over the rows whose logits are wanted
   std::vector<KvGeometry> kv;             // per layer
-  int32_t residual_slot = -1;             // what the layers hand on and the final steps read
+  std::vector<SiteShapes> layer_sites;    // per layer
+  SiteShapes global_sites{};
+  int32_t residual_slot = -1;  // what the layers hand on and the final steps read
   int32_t logits_slot = -1;
   int64_t n_vocab = 0;
   int64_t n_embd = 0;

@@ -36,6 +36,7 @@ class Lowering {
     lower_preamble(resid);
     for (size_t l = 0; l < config_.layers.size(); ++l) {
       steps_ = &program_.layers.emplace_back();
+      sites_ = &program_.layer_sites.emplace_back();
       layer_ = static_cast<int32_t>(l);
       lower_attention(resid, l);
       lower_ffn(resid, l);
@@ -71,6 +72,13 @@ class Lowering {
                                   view.row_bytes, view.data});
     }
     return it->second;
+  }
+
+  // Says that the site fires on the last step's output; post-norms and biases come before.
+  void fires(Site site, int64_t width, int64_t n_heads = 0) {
+    Step& step = steps_->back();
+    step.fires_after.push_back(site);
+    (*sites_)[static_cast<size_t>(site)] = {step.out, width, n_heads};
   }
 
   void emit(Step step) {
@@ -144,29 +152,32 @@ class Lowering {
     emit(step);
   }
 
-  int32_t rope(int32_t in, const std::string& name, int64_t heads, int32_t rule) {
+  int32_t rope(int32_t in, Site site, int64_t heads, int32_t rule) {
     if (rule < 0) return in;
     Step step{.op = Op::kRope};
     step.in0 = in;
     step.in1 = rope_slots_[static_cast<size_t>(rule)];
-    step.out = slot(name, heads * config_.head_dim_k);
+    step.out = slot(site_info(site).name, heads * config_.head_dim_k);
     step.heads = heads;
     step.width = heads * config_.head_dim_k;
     step.n_rot = config_.n_rot;
     step.pairing =
         config_.pairing == Pairing::kAdjacent ? RopePairing::kAdjacent : RopePairing::kHalves;
     emit(step);
+    fires(site, heads * config_.head_dim_k, heads);
     return step.out;
   }
 
   void lower_preamble(int32_t resid) {
     steps_ = &program_.preamble;
+    sites_ = &program_.global_sites;
     Step embed{.op = Op::kEmbed};
     embed.out = resid;
     embed.weight = weight(model_.weights.embed);
     embed.scale = config_.embed_scale;
     embed.width = config_.n_embd;
     emit(embed);
+    fires(Site::kEmbed, config_.n_embd);
     for (size_t r = 0; r < config_.ropes.size(); ++r) {
       program_.ropes.push_back(rope_rule(config_.ropes[r]));
       Step step{.op = Op::kRopeAngles};
@@ -194,16 +205,29 @@ class Lowering {
     const LayerWeights& w = model_.weights.layers[l];
     const LayerConfig& layer = config_.layers[l];
     const int64_t H = config_.n_head, G = layer.n_kv_heads;
-    const int32_t n1 = norm(resid, w.attn_norm, "attn_norm", config_.n_embd);
+    const int64_t E = config_.n_embd, Dk = config_.head_dim_k, Dv = config_.head_dim_v;
+    const int32_t n1 = norm(resid, w.attn_norm, "attn_norm", E);
+    steps_->back().fires_before.push_back(Site::kResidPre);
+    (*sites_)[static_cast<size_t>(Site::kResidPre)] = {resid, E, 0};
+    fires(Site::kAttnNorm, E);
     int32_t q = linear(n1, w.q, w.q_bias, "q");
+    fires(Site::kQ, H * Dk, H);
     int32_t k = linear(n1, w.k, w.k_bias, "k");
+    fires(Site::kK, G * Dk, G);
     const int32_t v = linear(n1, w.v, w.v_bias, "v");
-    if (w.q_norm.present()) q = norm(q, w.q_norm, "q_norm", H * config_.head_dim_k, H);
-    if (w.k_norm.present()) k = norm(k, w.k_norm, "k_norm", G * config_.head_dim_k, G);
-    q = rope(q, "q_rope", H, layer.rope);
-    k = rope(k, "k_rope", G, layer.rope);
+    fires(Site::kV, G * Dv, G);
+    if (w.q_norm.present()) {
+      q = norm(q, w.q_norm, "q_norm", H * Dk, H);
+      fires(Site::kQNorm, H * Dk, H);
+    }
+    if (w.k_norm.present()) {
+      k = norm(k, w.k_norm, "k_norm", G * Dk, G);
+      fires(Site::kKNorm, G * Dk, G);
+    }
+    q = rope(q, Site::kQRope, H, layer.rope);
+    k = rope(k, Site::kKRope, G, layer.rope);
 
-    program_.kv.push_back({G, config_.head_dim_k, config_.head_dim_v});
+    program_.kv.push_back({G, Dk, Dv});
     Step store{.op = Op::kKvStore};
     store.in0 = k;
     store.in1 = v;
@@ -211,52 +235,70 @@ class Lowering {
 
     Step attention{.op = Op::kAttention};
     attention.in0 = q;
-    attention.out = slot("attn_z", H * config_.head_dim_v);
+    attention.out = slot("attn_z", H * Dv);
     attention.heads = H;
     attention.scale = config_.score_scale;
     attention.cap = config_.attn_softcap;
     attention.window = layer.window;
+    attention.fires_before = {Site::kAttnScores, Site::kAttnPattern};
+    (*sites_)[static_cast<size_t>(Site::kAttnScores)] = {q, 0, H};
+    (*sites_)[static_cast<size_t>(Site::kAttnPattern)] = {q, 0, H};
     emit(attention);
+    fires(Site::kAttnZ, H * Dv, H);
 
     const int32_t o = linear(attention.out, w.attn_output, w.attn_output_bias, "attn_out");
-    if (w.post_attn_norm.present()) norm(o, w.post_attn_norm, "attn_out", config_.n_embd);
-    add(resid, o, slot("resid_mid", config_.n_embd));
+    if (w.post_attn_norm.present()) norm(o, w.post_attn_norm, "attn_out", E);
+    fires(Site::kAttnOut, E);
+    add(resid, o, slot("resid_mid", E));
+    fires(Site::kResidMid, E);
   }
 
   void lower_ffn(int32_t resid, size_t l) {
     const LayerWeights& w = model_.weights.layers[l];
-    const int32_t mid = slot("resid_mid", config_.n_embd);
-    const int32_t n2 = norm(mid, w.ffn_norm, "ffn_norm", config_.n_embd);
+    const int64_t E = config_.n_embd, F = config_.layers[l].n_ff;
+    const int32_t mid = slot("resid_mid", E);
+    const int32_t n2 = norm(mid, w.ffn_norm, "ffn_norm", E);
+    fires(Site::kFfnNorm, E);
     Step act{.op = Op::kGatedAct};
     act.in0 = linear(n2, w.gate, w.gate_bias, "ffn_gate");
+    fires(Site::kFfnGate, F);
     act.in1 = linear(n2, w.up, w.up_bias, "ffn_up");
-    act.out = slot("ffn_act", config_.layers[l].n_ff);
-    act.width = config_.layers[l].n_ff;
+    fires(Site::kFfnUp, F);
+    act.out = slot("ffn_act", F);
+    act.width = F;
     act.act =
         config_.activation == FfnActivation::kSilu ? Activation::kSilu : Activation::kGeluTanh;
     emit(act);
+    fires(Site::kFfnAct, F);
     const int32_t m = linear(act.out, w.down, w.down_bias, "ffn_out");
-    if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", config_.n_embd);
+    if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", E);
+    fires(Site::kFfnOut, E);
     add(mid, m, resid);
+    fires(Site::kResidPost, E);
   }
 
   void lower_final(int32_t resid) {
     steps_ = &program_.final_steps;
+    sites_ = &program_.global_sites;
     layer_ = -1;
-    const int32_t n = norm(resid, model_.weights.output_norm, "final_norm", config_.n_embd);
+    const int64_t E = config_.n_embd, V = config_.n_vocab;
+    const int32_t n = norm(resid, model_.weights.output_norm, "final_norm", E);
+    fires(Site::kFinalNorm, E);
     const int32_t logits = linear(n, model_.weights.head, {}, "logits");
+    fires(Site::kLogitsRaw, V);
     program_.logits_slot = logits;
     if (config_.final_softcap > 0) {
       Step cap{.op = Op::kSoftcap};
       cap.in0 = logits;
       cap.out = logits;
       cap.cap = config_.final_softcap;
-      cap.width = config_.n_vocab;
+      cap.width = V;
       emit(cap);
     }
+    fires(Site::kLogits, V);
     Step check{.op = Op::kCheckFinite};
     check.in0 = logits;
-    check.width = config_.n_vocab;
+    check.width = V;
     emit(check);
   }
 
@@ -264,6 +306,7 @@ class Lowering {
   const ModelConfig& config_;
   Program program_;
   std::vector<Step>* steps_ = nullptr;
+  SiteShapes* sites_ = nullptr;  // of the section that steps_ belongs to
   int32_t layer_ = -1;
   std::map<std::string, int32_t> slot_ids_;
   std::map<const uint8_t*, int32_t> weight_ids_;

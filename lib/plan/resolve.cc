@@ -62,16 +62,44 @@ bool fits(const KernelKey& row, const KernelKey& key) {
   }
 }
 
+// Glob with * only; the usual linear match that goes back to the last star.
+bool matches(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, mark = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 }  // namespace
 
-absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target) {
+absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target,
+                                        std::string_view pattern) {
   const std::span<const KernelRow> rows = kernel_rows();
   Resolved best;
+  if (!pattern.empty()) {
+    for (const KernelRow& row : rows) {
+      best.forced = best.forced || (fits(row.key, key) && row.entry(target) != nullptr &&
+                                    matches(pattern, row.name));
+    }
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     const KernelRow& row = rows[i];
     if (!fits(row.key, key)) continue;
     const KernelEntry entry = row.entry(target);
-    if (entry == nullptr) continue;
+    if (entry == nullptr || (best.forced && !matches(pattern, row.name))) continue;
     if (best.row == nullptr || row.cost < best.row->cost) {
       best.runner_up = best.row;
       best.row = &row;
@@ -83,7 +111,9 @@ absl::StatusOr<Resolved> resolve_kernel(const KernelKey& key, Target target) {
   }
   const std::string wanted = join({describe(key), " on target ", target_name(target)});
   if (best.row == nullptr) return error(Code::kPlan, join({"no kernel for ", wanted}));
-  if (best.runner_up == nullptr) {
+  if (best.forced) {
+    best.reason = join({"forced by pattern ", pattern, " for ", wanted});
+  } else if (best.runner_up == nullptr) {
     best.reason = join({"the only row for ", wanted});
   } else if (best.row->cost < best.runner_up->cost) {
     best.reason = join({"least cost for ", wanted, ": ", cost_text(best.row->cost), " against ",

@@ -8,6 +8,7 @@
 #include "lib/base/host_memory.h"
 #include "lib/base/status.h"
 #include "lib/contract/op.h"
+#include "lib/contract/plan.h"
 #include "lib/contract/step.h"
 
 namespace engine {
@@ -23,14 +24,15 @@ class KvCache {
   KvLayer layer(int32_t index);
   const KvGeometry& geometry(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
   KvType type() const { return type_; }
-  int64_t page_bytes() const { return page_bytes_; }
-  uint64_t allocated_bytes() const { return pages_.size() * static_cast<uint64_t>(page_bytes_); }
+  const KvLayout& layout() const { return layout_; }
+  uint64_t allocated_bytes() const {
+    return pages_.size() * static_cast<uint64_t>(layout_.page_bytes);
+  }
 
  private:
   std::vector<KvGeometry> layers_;
-  std::vector<int64_t> k_offsets_, v_offsets_;  // in a page, per layer
   KvType type_;
-  int64_t page_bytes_ = 0;
+  KvLayout layout_;
   HostMemory memory_;
   std::vector<AlignedBuffer> pages_;
   std::vector<uint8_t*> table_;  // sized for n_ctx at construction, so that it never moves

@@ -7,36 +7,12 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "lib/contract/derive.h"
 
 namespace engine {
 namespace {
 
-KernelKey key_of(const Program& program, const Step& step, KvType kv) {
-  KernelKey key{.op = step.op};
-  switch (step.op) {
-    case Op::kEmbed:
-    case Op::kMatmul: {
-      const Weight& w = program.weights[static_cast<size_t>(step.weight)];
-      key.format = w.format;
-      key.layout = w.layout;
-      if (step.op == Op::kMatmul) key.act = program.slots[static_cast<size_t>(step.in0)].type;
-      break;
-    }
-    case Op::kQuantize: key.act = program.slots[static_cast<size_t>(step.out)].type; break;
-    case Op::kKvStore:
-    case Op::kAttention: key.kv = kv; break;
-    default: break;
-  }
-  return key;
-}
-
-absl::Status non_finite(const Step& step) {
-  const std::string where =
-      step.layer < 0 ? std::string("the final logits") : absl::StrCat("layer ", step.layer);
-  return error(Code::kNonFinite, absl::StrCat("a NaN or an infinity appeared in ", where, " (",
-                                              op_name(step.op), ")"));
-}
+absl::Status non_finite(const Step& step) { return error(Code::kNonFinite, non_finite_text(step)); }
 
 }  // namespace
 
@@ -72,7 +48,7 @@ absl::Status Reference::run_head(int64_t row, float* logits) {
 }
 
 absl::Status Reference::run_step(const Step& step, const Call& call) {
-  auto resolved = resolve_kernel(key_of(program_, step, kv_->type()), target_);
+  auto resolved = resolve_kernel(kernel_key(program_, step, kv_->type()), target_);
   if (!resolved.ok()) return resolved.status();
   ++counts_[static_cast<size_t>(resolved->row_index)];
   const KernelEntry entry = resolved->entry;

@@ -1,0 +1,96 @@
+// Kernel keys, KV offsets and scratch sizes of a program's steps.
+#include "lib/contract/derive.h"
+
+#include <algorithm>
+
+namespace engine {
+namespace {
+
+constexpr int64_t kAlignBytes = 64;
+
+int64_t aligned(int64_t n_bytes) { return (n_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+
+int64_t floats(int64_t n) { return aligned(n * static_cast<int64_t>(sizeof(float))); }
+
+}  // namespace
+
+KernelKey kernel_key(const Program& program, const Step& step, KvType kv) {
+  KernelKey key{.op = step.op};
+  switch (step.op) {
+    case Op::kEmbed:
+    case Op::kMatmul: {
+      const Weight& w = program.weights[static_cast<size_t>(step.weight)];
+      key.format = w.format;
+      key.layout = w.layout;
+      if (step.op == Op::kMatmul) key.act = program.slots[static_cast<size_t>(step.in0)].type;
+      break;
+    }
+    case Op::kQuantize: key.act = program.slots[static_cast<size_t>(step.out)].type; break;
+    case Op::kKvStore:
+    case Op::kAttention: key.kv = kv; break;
+    default: break;
+  }
+  return key;
+}
+
+KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type) {
+  KvLayout layout;
+  const int64_t value_bytes = type == KvType::kF16 ? 2 : 4;
+  for (const KvGeometry& layer : layers) {
+    const int64_t per_dim = layer.n_kv_heads * kKvPagePositions * value_bytes;
+    layout.k_offset_bytes.push_back(layout.page_bytes);
+    layout.page_bytes += aligned(per_dim * layer.head_dim_k);
+    layout.v_offset_bytes.push_back(layout.page_bytes);
+    layout.page_bytes += aligned(per_dim * layer.head_dim_v);
+    layout.bytes_per_position +=
+        layer.n_kv_heads * (layer.head_dim_k + layer.head_dim_v) * value_bytes;
+  }
+  return layout;
+}
+
+int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& section,
+                           const PlanStep& step, int64_t n_tokens) {
+  const auto part = [&](size_t i) -> const Step& {
+    return section[static_cast<size_t>(step.steps[i])];
+  };
+  switch (step.kind) {
+    case StepKind::kSingle:
+    case StepKind::kAttentionQ: {
+      const Step& last = part(step.steps.size() - 1);
+      if (last.op != Op::kAttention) return 0;
+      const KvGeometry& kv = program.kv[static_cast<size_t>(last.layer)];
+      const int64_t scores = floats(attention_scratch_floats(kv.head_dim_v));
+      return scores + (step.kind == StepKind::kAttentionQ ? floats(kv.head_dim_k) : 0);
+    }
+    case StepKind::kNormRows: {  // a row for each value between the first and the last step
+      int64_t bytes = 0;
+      for (size_t i = 0; i < step.steps.size(); ++i) bytes += floats(part(i).width);
+      return bytes;
+    }
+    case StepKind::kMatmulGroup: return 0;
+    case StepKind::kMatmulAdd: return floats(n_tokens * kTileRows);
+    case StepKind::kGateUp: return 2 * floats(n_tokens * kTileRows);
+    case StepKind::kStoreKv: {
+      const KvGeometry& kv = program.kv[static_cast<size_t>(part(0).layer)];
+      return floats(kv.n_kv_heads * kv.head_dim_k);
+    }
+  }
+  return 0;
+}
+
+int64_t step_weight_bytes(const Program& program, const Step& step) {
+  if (step.weight < 0) return 0;
+  const Weight& w = program.weights[static_cast<size_t>(step.weight)];
+  return step.op == Op::kEmbed ? w.row_bytes : w.rows * w.row_bytes;
+}
+
+std::string non_finite_text(const Step& step) {
+  std::string text = "a NaN or an infinity appeared in ";
+  text += step.layer < 0 ? "the final logits" : "layer " + std::to_string(step.layer);
+  text += " (";
+  text += op_name(step.op);
+  text += ")";
+  return text;
+}
+
+}  // namespace engine

@@ -1,0 +1,33 @@
+// What follows from a program by arithmetic alone, shared by the compiler and the executors.
+#ifndef ENGINE_LIB_CONTRACT_DERIVE_H_
+#define ENGINE_LIB_CONTRACT_DERIVE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/contract/kernel.h"
+#include "lib/contract/plan.h"
+#include "lib/contract/step.h"
+
+namespace engine {
+
+// What resolve_kernel is asked for a step.
+KernelKey kernel_key(const Program& program, const Step& step, KvType kv);
+
+// Offsets of every layer in a page, each a multiple of 64 bytes.
+KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type);
+
+// Bytes of thread scratch that a plan step of a section needs for n_tokens, a multiple of 64.
+int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& section,
+                           const PlanStep& step, int64_t n_tokens);
+
+// Bytes of weights that a step reads for one token: rows of a matrix, a row of the embedding.
+int64_t step_weight_bytes(const Program& program, const Step& step);
+
+// "a NaN or an infinity appeared in layer 3 (rms_norm)"
+std::string non_finite_text(const Step& step);
+
+}  // namespace engine
+
+#endif  // ENGINE_LIB_CONTRACT_DERIVE_H_
