@@ -107,6 +107,22 @@ double det_exp(double x) {
   return exp_double2({x, 0.0});
 }
 
+// tanh a = 1 - 2 / (e^(2a) + 1), which loses no digits from 1 on. Below, the continued fraction
+// a / (1 + z/(3 + z/(5 + ...))), z = a * a: what lies behind 23 changes less than 2^-70 of it.
+double det_tanh(double x) {
+  const double a = std::fabs(x);
+  double y;
+  if (a < 1.0) {
+    const double z = a * a;
+    double tail = 23.0;
+    for (double k = 21.0; k > 0.0; k -= 2.0) tail = k + z / tail;
+    y = a / tail;
+  } else {
+    y = 1.0 - 2.0 / (det_exp(a + a) + 1.0);
+  }
+  return std::copysign(y, x);
+}
+
 double det_log(double x) {
   if (x != x || x < 0.0) return kNan;
   if (x < std::numeric_limits<double>::min()) return -kInf;

@@ -1,4 +1,4 @@
-// exp, log, pow, sin and cos in double that give the same bits on every machine.
+// exp, tanh, log, pow, sin and cos in double that give the same bits on every machine.
 //
 // Only +, -, *, / and std::fma are used, which IEEE 754 fixes; libm differs between libraries and
 // versions. Compile without contraction of a*b+c (-ffp-contract=off). Errors are measured in
@@ -11,6 +11,9 @@ namespace engine {
 // Error below 1 ulp. Overflow gives +inf; below -708 the result is +0, so that it is never
 // subnormal.
 double det_exp(double x);
+
+// Error below 2 ulp. Odd; +-1 for large |x|, a NaN gives NaN.
+double det_tanh(double x);
 
 // Error below 1 ulp for finite normal x > 0. log(0) = -inf, negative x or NaN gives NaN. A
 // subnormal counts as 0.

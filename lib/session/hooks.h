@@ -108,8 +108,9 @@ class AttentionProbe {
 // Serial, as its session. Nothing is allocated but in add(), remove() and the scope functions.
 class Hooks {
  public:
-  // `program` must outlive the hooks. max_rows: tokens of the largest chunk.
-  Hooks(const Program& program, int64_t n_ctx, int64_t max_rows, int32_t sequence);
+  // `program` and what `memory` is made of must outlive the hooks. max_rows: tokens of the largest chunk.
+  Hooks(const Program& program, int64_t n_ctx, int64_t max_rows, int32_t sequence,
+        HostMemory memory = {});
   ~Hooks();
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
@@ -119,13 +120,21 @@ class Hooks {
   absl::Status remove(uint64_t id);
   uint64_t open_scope();
   absl::Status close_scope(uint64_t scope);
+  // remove() and close_scope() in two halves, for a caller who does between them what can fail: from
+  // begin_* on masks() leaves the hooks out; end_removal() removes them, or keeps everything as it was.
+  absl::Status begin_remove(uint64_t id);
+  absl::Status begin_close_scope(uint64_t scope);
+  void end_removal(bool done);
+  // Of completed calls.
   absl::StatusOr<HookStats> stats(uint64_t id) const;
   bool empty() const;
   // Sites that have a hook, whatever its positions: the hook set of a plan.
   void masks(std::vector<SiteMask>* layer_masks, SiteMask* global) const;
 
   // A decode call of n tokens from `first_position` on. Afterwards either commit() or roll_back(), which
-  // takes counters and capture cursors back.
+  // takes counters and capture cursors back. kAuto: one token, not at position 0, is generated, else a whole
+  // prompt. Generated tokens are numbered from the end of the last prompt, by position, so that the number
+  // of a position does not depend on calls, nor on rewinding behind the prompt.
   void begin_call(TokenKind kind, int64_t first_position, int64_t n_tokens);
   void commit();
   void roll_back();
@@ -135,7 +144,7 @@ class Hooks {
   // callback fails.
   bool wants(Site site, int32_t layer) const;
   absl::Status fire(Site site, int32_t layer, const HookRows& rows, float* values, int64_t stride);
-  // The attention sites; the width is heads * n_ctx.
+  // The attention sites; the width is heads * n_ctx. A callback is called for one row at a time.
   absl::Status fire_attention(Site site, int32_t layer, const HookRows& rows,
                               const AttentionProbe& probe);
 

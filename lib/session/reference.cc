@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/contract/derive.h"
+#include "lib/session/attention_probe.h"
 
 namespace engine {
 namespace {
@@ -28,23 +29,52 @@ Reference::Reference(const Program& program, Target target, KvCache* kv, ThreadR
 absl::Status Reference::run_layers(std::span<const int32_t> ids, int64_t first_position,
                                    bool (*should_stop)(void*), void* stop_data) {
   values_.clear();
+  ids_.assign(ids.begin(), ids.end());
+  first_position_ = first_position;
   const Call call{ids, first_position, static_cast<int64_t>(ids.size()), 0};
-  for (const Step& step : program_.preamble) ENGINE_RETURN_IF_ERROR(run_step(step, call));
+  for (const Step& step : program_.preamble) ENGINE_RETURN_IF_ERROR(run_hooked(step, call));
   for (const std::vector<Step>& layer : program_.layers) {
     for (const Step& step : layer) {
       if (should_stop(stop_data)) return error(Code::kCancelled, "the decode was cancelled");
-      ENGINE_RETURN_IF_ERROR(run_step(step, call));
+      ENGINE_RETURN_IF_ERROR(run_hooked(step, call));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Reference::run_head(int64_t row, float* logits) {
-  const Call call{{}, 0, 1, row};
-  for (const Step& step : program_.final_steps) ENGINE_RETURN_IF_ERROR(run_step(step, call));
+  const Call call{std::span(ids_).subspan(static_cast<size_t>(row), 1), first_position_ + row, 1,
+                  row};
+  for (const Step& step : program_.final_steps) ENGINE_RETURN_IF_ERROR(run_hooked(step, call));
   const uint8_t* result = input(program_.logits_slot, call);
   std::memcpy(logits, result, static_cast<size_t>(program_.n_vocab) * sizeof(float));
   return absl::OkStatus();
+}
+
+absl::Status Reference::run_hooked(const Step& step, const Call& call) {
+  if (hooks_ == nullptr) return run_step(step, call);
+  for (const Site site : step.fires_before) {
+    ENGINE_RETURN_IF_ERROR(fire(site, step.in0, step, call));
+  }
+  ENGINE_RETURN_IF_ERROR(run_step(step, call));
+  for (const Site site : step.fires_after) {
+    ENGINE_RETURN_IF_ERROR(fire(site, step.out, step, call));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference::fire(Site site, int32_t slot_id, const Step& step, const Call& call) {
+  if (!hooks_->wants(site, step.layer)) return absl::OkStatus();
+  const HookRows rows{call.ids.data(), call.n_tokens, call.first_position};
+  auto* values = const_cast<float*>(input_floats(slot_id, call));
+  if (site != Site::kAttnScores && site != Site::kAttnPattern) {
+    return hooks_->fire(site, step.layer, rows, values, stride(slot_id));
+  }
+  const KvGeometry& kv = kv_->geometry(step.layer);
+  const StoredQueries queries(values, stride(slot_id), kv.head_dim_k);
+  const KvAttentionProbe probe(step, kv_->layer(step.layer), kv_->type(), kv, call.first_position,
+                               queries);
+  return hooks_->fire_attention(site, step.layer, rows, probe);
 }
 
 absl::Status Reference::run_step(const Step& step, const Call& call) {

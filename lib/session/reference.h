@@ -13,6 +13,7 @@
 #include "lib/base/thread_runner.h"
 #include "lib/contract/kernel.h"
 #include "lib/contract/step.h"
+#include "lib/session/hooks.h"
 #include "lib/session/kv_cache.h"
 
 namespace engine {
@@ -26,11 +27,15 @@ class Reference {
   Reference(const Program& program, Target target, KvCache* kv, ThreadRunner* runner,
             HostMemory memory);
 
+  // May be null, and then nothing fires; must outlive the executor, or be set anew.
+  void set_hooks(Hooks* hooks) { hooks_ = hooks; }
+
   // Runs the preamble and all layers for ids at positions first.. ; pages must be reserved. The values stay
   // until the next call. `should_stop` is asked between steps: true ends with kCancelled.
   absl::Status run_layers(std::span<const int32_t> ids, int64_t first_position,
                           bool (*should_stop)(void*), void* stop_data);
-  // Final norm and head for one row of the last run_layers; logits is [n_vocab].
+  // Final norm and head for one row of the last run_layers; logits is [n_vocab]. Hooks fire in both, and
+  // what they return is returned.
   absl::Status run_head(int64_t row, float* logits);
 
   // Executions per row of kernel_rows().
@@ -44,6 +49,8 @@ class Reference {
     int64_t row_offset = 0;  // first row of the residual slot that is read
   };
 
+  absl::Status run_hooked(const Step& step, const Call& call);
+  absl::Status fire(Site site, int32_t slot_id, const Step& step, const Call& call);
   absl::Status run_step(const Step& step, const Call& call);
   absl::StatusOr<uint8_t*> output(int32_t slot_id, int64_t n_tokens);
   absl::StatusOr<float*> output_floats(int32_t slot_id, int64_t n_tokens);
@@ -75,6 +82,9 @@ class Reference {
   const HostMemory memory_;
   absl::flat_hash_map<std::string, AlignedBuffer> values_;  // of the current call, by slot name
   std::vector<uint64_t> counts_;
+  Hooks* hooks_ = nullptr;
+  std::vector<int32_t> ids_;  // of the last run_layers
+  int64_t first_position_ = 0;
 };
 
 }  // namespace engine
