@@ -1,7 +1,7 @@
 // A plan: what a session executes per token, decided once. Indices and metadata only, no pointers into a
 // model, a session or an arena; plan/compile builds it, session/interpreter obeys it.
 //
-// Numbering. The steps of a Program are folded into one time line: the preamble's steps, then as many as the
+// Numbering. The plan steps are folded into one time line: the preamble's steps, then as many as the
 // longest layer has, then the final ones. Step i of every layer has the same time, so a value that one layer
 // makes and uses up has one lifetime for all layers, and memory is shared between values of a layer.
 #ifndef ENGINE_LIB_CONTRACT_PLAN_H_
@@ -73,7 +73,7 @@ struct PlanLayer {
   std::vector<PlanStep> steps;
   uint32_t fusions = 0;  // bits on in this layer
   std::array<std::string, kNumFusions>
-      why_off;  // reason of each that is off, "" for those that are on
+      why_off;  // reasons of each that is off, also at one of its places only; "" = on wherever it could be
 };
 
 struct Region {

@@ -2,13 +2,16 @@
 #ifndef ENGINE_TESTS_UNIT_TOY_MODEL_H_
 #define ENGINE_TESTS_UNIT_TOY_MODEL_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lib/base/half.h"
+#include "lib/quant/format.h"
 #include "tests/unit/gguf_builder.h"
 
 namespace engine {
@@ -20,6 +23,39 @@ inline float toy_noise(uint64_t seed, uint64_t index) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   z ^= z >> 31;
   return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1.0);
+}
+
+// Weights of a block format near `w`: plain rounding, no search for the best scale. Rows are whole blocks.
+inline std::vector<uint8_t> toy_encode(Format format, const std::vector<float>& w) {
+  ByteWriter out;
+  if (format == Format::kF32) return out.raw(w.data(), w.size() * 4).bytes;
+  const size_t block = format_info(format)->block_elements;
+  for (size_t i = 0; i < w.size(); i += block) {
+    float amax = 0;
+    for (size_t j = 0; j < block; ++j) amax = std::max(amax, std::fabs(w[i + j]));
+    const float levels = format == Format::kQ8_0 ? 127.0f : 7.0f;
+    const auto level = [&](size_t j) {
+      return static_cast<int>(std::lround(w[i + j] / amax * levels));
+    };
+    if (format == Format::kQ8_0) {
+      out.put(f32_to_f16(amax / levels));
+      for (size_t j = 0; j < block; ++j) out.put(static_cast<int8_t>(level(j)));
+    } else if (format == Format::kQ4_0) {
+      out.put(f32_to_f16(amax / levels));
+      for (size_t j = 0; j < 16; ++j) {
+        out.put(static_cast<uint8_t>((level(j) + 8) | (level(j + 16) + 8) << 4));
+      }
+    } else {  // Q4_K with scale 1 and minimum 8 in all eight parts
+      out.put(f32_to_f16(amax / levels)).put(f32_to_f16(amax / levels));
+      for (const uint8_t scales : {1, 1, 1, 1, 8, 8, 8, 8, 0x81, 0x81, 0x81, 0x81}) out.put(scales);
+      for (size_t part = 0; part < 256; part += 64) {
+        for (size_t j = part; j < part + 32; ++j) {
+          out.put(static_cast<uint8_t>((level(j) + 8) | (level(j + 32) + 8) << 4));
+        }
+      }
+    }
+  }
+  return std::move(out.bytes);
 }
 
 struct ToyModel {
@@ -41,6 +77,9 @@ struct ToyModel {
   // Overrides a scalar key "llama.x": value, as i64 unless listed in no one else's type.
   std::vector<std::pair<std::string, int64_t>> set_i64;
   std::vector<std::pair<std::string, float>> set_f32;
+  // Of the matrices, and of those whose name contains a key: F32, Q8_0, Q4_0 or Q4_K.
+  Format matrix_format = Format::kF32;
+  std::map<std::string, Format> matrix_formats;
 
   std::vector<uint8_t> build() const {
     GgufBuilder b;
@@ -130,7 +169,17 @@ struct ToyModel {
     const uint64_t key = std::hash<std::string>{}(name) ^ seed;
     const float scale = 1.7f / std::sqrt(static_cast<float>(cols));
     for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
-    b.f32(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, w);
+    Format format = matrix_format;
+    for (const auto& [part, other] : matrix_formats) {
+      if (name.find(part) != std::string::npos) format = other;
+    }
+    b.tensor({name,
+              {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)},
+              static_cast<uint32_t>(format),
+              toy_encode(format, w),
+              {},
+              {},
+              {}});
   }
   void put_vector(GgufBuilder& b, const std::string& name, int64_t n, float around,
                   uint32_t type = 0) const {

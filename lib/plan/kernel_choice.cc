@@ -1,0 +1,30 @@
+// The keys of a program are few (tens), so a list is searched.
+#include "lib/plan/kernel_choice.h"
+
+#include "lib/contract/derive.h"
+
+namespace engine {
+namespace {
+
+bool same(const KernelKey& a, const KernelKey& b) {
+  return a.op == b.op && a.format == b.format && a.layout == b.layout && a.act == b.act &&
+         a.kv == b.kv;
+}
+
+}  // namespace
+
+KernelChoice::KernelChoice(const Program& program, const PlanKey& key)
+    : program_(program), target_(key.target), kv_(key.kv), pattern_(key.kernel_pattern) {}
+
+absl::StatusOr<const Resolved*> KernelChoice::resolve(const Step& step) {
+  const KernelKey key = kernel_key(program_, step, kv_);
+  for (const auto& [known, resolved] : known_) {
+    if (same(known, key)) return resolved.get();
+  }
+  ENGINE_ASSIGN_OR_RETURN(Resolved resolved, resolve_kernel(key, target_, pattern_));
+  any_forced_ = any_forced_ || resolved.forced;
+  known_.emplace_back(key, std::make_unique<Resolved>(std::move(resolved)));
+  return known_.back().second.get();
+}
+
+}  // namespace engine
