@@ -32,28 +32,12 @@ HWY_INLINE VF load_n(const hwy::float16_t* from, size_t n) {
 }
 HWY_INLINE VF load_n(const float* from, size_t n) { return hn::LoadN(DF(), from, n); }
 
-// Dots of q with kVectors * kLanesF neighbouring positions of one page. k: [Dk][64] from the first
-// one on.
-template <size_t kVectors, class Stored>
-HWY_INLINE void dot_positions(const float* q, int64_t head_dim_k, const Stored* k, float* scores) {
-  const DF d;
-  VF sums[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
-  for (int64_t i = 0; i < head_dim_k; ++i) {
-    const VF factor = hn::Set(d, q[i]);
-    const Stored* row = k + i * kKvPagePositions;
-    for (size_t v = 0; v < kVectors; ++v) {
-      sums[v] = hn::MulAdd(factor, load(row + v * kLanesF), sums[v]);
-    }
-  }
-  for (size_t v = 0; v < kVectors; ++v) hn::Store(sums[v], d, scores + v * kLanesF);
-}
-
-// What attend_split reads of the arguments, for one query head.
-template <class Stored>
-struct Head {
+// The query heads of one token that share a KV head. Keys and values are loaded once for all of them; each
+// has its own sums, so the float sequence is that of one query.
+template <int kQ, class Stored>
+struct Heads {
   const AttentionArgs& args;
-  const float* q;
+  const float* q[kQ];
   int64_t kv_head;
 
   const Stored* k_page(int64_t position) const {  // [Dk][64]
@@ -68,21 +52,57 @@ struct Head {
   }
 };
 
-// Raw dots of the 16-position groups that cover [begin, end); scores[0] belongs to position `base`.
-template <class Stored>
-HWY_INLINE void dot_groups(const Head<Stored>& head, int64_t base, int64_t begin, int64_t end,
+// Accumulators that fit the registers, a load and a factor beside them: 32 of AVX-512 and NEON, 16 of AVX2.
+constexpr int kAccumulators = HWY_MAX_BYTES == 32 ? 8 : 16;
+
+// Dots with kVectors * kLanesF neighbouring positions of one page. k: [Dk][64] from the first one on.
+template <int kQ, int kVectors, class Stored>
+HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, const Stored* k, float* scores) {
+  const DF d;
+  VF sums[kQ][kVectors];
+  HWY_UNROLL(4)
+  for (int i = 0; i < kQ; ++i) {
+    HWY_UNROLL(8)
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
+  }
+  for (int64_t dim = 0; dim < heads.args.head_dim_k; ++dim, k += kKvPagePositions) {
+    VF keys[kVectors];
+    HWY_UNROLL(8)
+    for (int v = 0; v < kVectors; ++v) keys[v] = load(k + v * static_cast<int>(kLanesF));
+    HWY_UNROLL(4)
+    for (int i = 0; i < kQ; ++i) {
+      const VF factor = hn::Set(d, heads.q[i][dim]);
+      HWY_UNROLL(8)
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(factor, keys[v], sums[i][v]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int i = 0; i < kQ; ++i) {
+    HWY_UNROLL(8)
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sums[i][v], d, scores + i * kAttentionSplit + v * static_cast<int>(kLanesF));
+    }
+  }
+}
+
+// Raw dots of the 16-position groups that cover [begin, end); scores[i][0] belongs to position `base`.
+template <int kQ, class Stored>
+HWY_INLINE void dot_groups(const Heads<kQ, Stored>& heads, int64_t base, int64_t begin, int64_t end,
                            float* scores) {
-  constexpr size_t kPageVectors = kKvPagePositions / kLanesF;
-  const int64_t dk = head.args.head_dim_k;
+  constexpr int kLanes = static_cast<int>(kLanesF);
+  constexpr int kPageVectors = static_cast<int>(kKvPagePositions) / kLanes;
+  constexpr int kFit = kAccumulators / kQ > kPageVectors ? kPageVectors : kAccumulators / kQ;
+  // A divisor of the page: 1, 2, 4 or 8 vectors.
+  constexpr int kVectors = kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   for (int64_t j = begin / kVirtualLanes * kVirtualLanes; j < end;) {
     const int64_t slot = j % kKvPagePositions;
-    const Stored* k = head.k_page(j) + slot;
-    if (slot == 0 && end - j > kKvPagePositions - kVirtualLanes) {
-      dot_positions<kPageVectors>(head.q, dk, k, scores + (j - base));
-      j += kKvPagePositions;
+    const Stored* k = heads.k_page(j) + slot;
+    if (slot % (kVectors * kLanes) == 0 && end - j > kVectors * kLanes - kVirtualLanes) {
+      dot_positions<kQ, kVectors>(heads, k, scores + (j - base));
+      j += kVectors * kLanes;
     } else {
-      dot_positions<kTreeVectors>(head.q, dk, k, scores + (j - base));
-      j += kVirtualLanes;
+      dot_positions<kQ, 1>(heads, k, scores + (j - base));
+      j += kLanes;
     }
   }
 }
@@ -130,47 +150,60 @@ HWY_INLINE float exponentiate(int64_t begin, int64_t end, float max, float* scor
   return lane_tree_sum_v(lanes);
 }
 
-// o[dim ..] = sum over the positions of [begin, end) of weight * v, for kVectors vectors of
-// dimensions. `count` is the dimensions left; below a vector's width the last one is loaded in
-// part.
-template <size_t kVectors, class Stored>
-HWY_INLINE void weigh_dims(const Head<Stored>& head, int64_t begin, int64_t end, int64_t dim,
-                           int64_t count, const float* weights, float* o) {
+// o[i][dim ..] = sum over the positions of [begin, end) of weight * v, for kVectors vectors of dimensions.
+// `count` is the dimensions left; below a vector's width the last one is loaded in part.
+template <int kQ, int kVectors, class Stored>
+HWY_INLINE void weigh_dims(const Heads<kQ, Stored>& heads, int64_t begin, int64_t end, int64_t dim,
+                           int64_t count, const float* weights, float* o, int64_t o_stride) {
   const DF d;
-  const int64_t dv = head.args.head_dim_v;
-  VF sums[kVectors];
-  for (size_t i = 0; i < kVectors; ++i) sums[i] = hn::Zero(d);
+  constexpr int kLanes = static_cast<int>(kLanesF);
+  const int64_t dv = heads.args.head_dim_v;
+  VF sums[kQ][kVectors];
+  HWY_UNROLL(4)
+  for (int i = 0; i < kQ; ++i) {
+    HWY_UNROLL(8)
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
+  }
   for (int64_t j = begin; j < end;) {
     const int64_t page_end = std::min(end, (j / kKvPagePositions + 1) * kKvPagePositions);
-    const Stored* v = head.v_row(j) + dim;
+    const Stored* v = heads.v_row(j) + dim;
     for (; j < page_end; ++j, v += dv) {
-      const VF weight = hn::Set(d, weights[j - begin]);
-      if (kVectors == 1 && count < static_cast<int64_t>(kLanesF)) {
-        sums[0] = hn::MulAdd(weight, load_n(v, static_cast<size_t>(count)), sums[0]);
+      VF values[kVectors];
+      if (kVectors == 1 && count < kLanes) {
+        values[0] = load_n(v, static_cast<size_t>(count));
       } else {
-        for (size_t i = 0; i < kVectors; ++i) {
-          sums[i] = hn::MulAdd(weight, load(v + i * kLanesF), sums[i]);
+        HWY_UNROLL(8)
+        for (int n = 0; n < kVectors; ++n) values[n] = load(v + n * kLanes);
+      }
+      HWY_UNROLL(4)
+      for (int i = 0; i < kQ; ++i) {
+        const VF weight = hn::Set(d, weights[i * kAttentionSplit + (j - begin)]);
+        HWY_UNROLL(8)
+        for (int n = 0; n < kVectors; ++n) {
+          sums[i][n] = hn::MulAdd(weight, values[n], sums[i][n]);
         }
       }
     }
   }
-  for (size_t i = 0; i < kVectors; ++i) hn::Store(sums[i], d, o + i * kLanesF);
+  HWY_UNROLL(4)
+  for (int i = 0; i < kQ; ++i) {
+    HWY_UNROLL(8)
+    for (int n = 0; n < kVectors; ++n) hn::Store(sums[i][n], d, o + i * o_stride + n * kLanes);
+  }
 }
 
-template <class Stored>
-HWY_INLINE void weigh_values(const Head<Stored>& head, int64_t begin, int64_t end,
-                             const float* weights, float* o) {
-  const int64_t n = kLanesF;
-  const int64_t dv = head.args.head_dim_v;
+template <int kQ, class Stored>
+HWY_INLINE void weigh_values(const Heads<kQ, Stored>& heads, int64_t begin, int64_t end,
+                             const float* weights, float* o, int64_t o_stride) {
+  constexpr int kLanes = static_cast<int>(kLanesF);
+  constexpr int kVectors = kAccumulators / kQ >= 8 ? 8 : kAccumulators / kQ >= 4 ? 4 : 2;
+  const int64_t dv = heads.args.head_dim_v;
   int64_t dim = 0;
-  for (; dim + 8 * n <= dv; dim += 8 * n) {
-    weigh_dims<8>(head, begin, end, dim, dv - dim, weights, o + dim);
+  for (; dim + kVectors * kLanes <= dv; dim += kVectors * kLanes) {
+    weigh_dims<kQ, kVectors>(heads, begin, end, dim, dv - dim, weights, o + dim, o_stride);
   }
-  for (; dim + 4 * n <= dv; dim += 4 * n) {
-    weigh_dims<4>(head, begin, end, dim, dv - dim, weights, o + dim);
-  }
-  for (; dim < dv; dim += n) {
-    weigh_dims<1>(head, begin, end, dim, dv - dim, weights, o + dim);
+  for (; dim < dv; dim += kLanes) {
+    weigh_dims<kQ, 1>(heads, begin, end, dim, dv - dim, weights, o + dim, o_stride);
   }
 }
 
@@ -179,18 +212,18 @@ struct SplitResult {
   float sum;
 };
 
-// One split: positions [begin, end) of one absolute block of kAttentionSplit. Fills o, padded to
-// vectors.
-template <class Stored>
-HWY_INLINE SplitResult attend_split(const Head<Stored>& head, int64_t begin, int64_t end,
-                                    float* scores, float* o) {
+// One split: positions [begin, end) of one absolute block of kAttentionSplit. Fills o[i], padded to vectors.
+template <int kQ, class Stored>
+HWY_INLINE void attend_split(const Heads<kQ, Stored>& heads, int64_t begin, int64_t end,
+                             float* scores, float* o, int64_t o_stride, SplitResult* results) {
   const int64_t base = begin / kAttentionSplit * kAttentionSplit;
-  dot_groups(head, base, begin, end, scores);
-  SplitResult result;
-  result.max = finish_scores(head.args, base, begin, end, scores);
-  result.sum = exponentiate(begin - base, end - base, result.max, scores);
-  weigh_values(head, begin, end, scores + (begin - base), o);
-  return result;
+  dot_groups(heads, base, begin, end, scores);
+  for (int i = 0; i < kQ; ++i) {
+    float* row = scores + i * kAttentionSplit;
+    results[i].max = finish_scores(heads.args, base, begin, end, row);
+    results[i].sum = exponentiate(begin - base, end - base, results[i].max, row);
+  }
+  weigh_values(heads, begin, end, scores + (begin - base), o, o_stride);
 }
 
 // Adds split b to the running result: the merge of AttentionArgs.
@@ -210,40 +243,62 @@ HWY_INLINE void merge_split(const SplitResult& b, const float* o_b, int64_t head
   }
 }
 
-template <class Stored>
-void attention(const void* raw_args) {
-  const AttentionArgs& args = *static_cast<const AttentionArgs*>(raw_args);
+// kQ query heads of token t from head h on.
+template <int kQ, class Stored>
+void attend(const AttentionArgs& args, int64_t t, int64_t h) {
   const DF d;
   const int64_t n = kLanesF;
   const int64_t dv = args.head_dim_v;
-  const int64_t heads_per_kv = args.n_heads / args.n_kv_heads;
+  const int64_t o_stride = (dv + 15) / 16 * 16;
   float* scores = args.scratch;
-  float* o = scores + kAttentionSplit;
-  float* o_b = o + (dv + 15) / 16 * 16;
-  for (int64_t item = args.item_begin; item < args.item_end; ++item) {
+  float* o = scores + kQ * kAttentionSplit;
+  float* o_b = o + kQ * o_stride;
+  Heads<kQ, Stored> heads{args, {}, h / (args.n_heads / args.n_kv_heads)};
+  for (int i = 0; i < kQ; ++i) {
+    heads.q[i] = args.q + t * args.q_stride + (h + i) * args.head_dim_k;
+  }
+  const int64_t end = args.first_position + t + 1;
+  const int64_t begin = args.window > 0 ? std::max<int64_t>(0, end - args.window) : 0;
+  SplitResult running[kQ], split[kQ];
+  for (int64_t b = begin; b < end;) {
+    const int64_t b_end = std::min(end, (b / kAttentionSplit + 1) * kAttentionSplit);
+    if (b == begin) {
+      attend_split(heads, b, b_end, scores, o, o_stride, running);
+    } else {
+      attend_split(heads, b, b_end, scores, o_b, o_stride, split);
+      for (int i = 0; i < kQ; ++i) {
+        merge_split(split[i], o_b + i * o_stride, dv, &running[i], o + i * o_stride);
+      }
+    }
+    b = b_end;
+  }
+  for (int q = 0; q < kQ; ++q) {
+    const VF inv = hn::Set(d, 1.0f / running[q].sum);
+    const float* from = o + q * o_stride;
+    float* out = args.out + t * args.out_stride + (h + q) * dv;
+    int64_t i = 0;
+    for (; i + n <= dv; i += n) hn::StoreU(hn::Mul(hn::Load(d, from + i), inv), d, out + i);
+    const size_t rest = static_cast<size_t>(dv - i);
+    if (rest > 0) hn::StoreN(hn::Mul(hn::Load(d, from + i), inv), d, out + i, rest);
+  }
+}
+
+template <class Stored>
+void attention(const void* raw_args) {
+  const AttentionArgs& args = *static_cast<const AttentionArgs*>(raw_args);
+  const int64_t per_kv = args.n_heads / args.n_kv_heads;
+  for (int64_t item = args.item_begin; item < args.item_end;) {
     const int64_t t = item / args.n_heads;
     const int64_t h = item % args.n_heads;
-    const Head<Stored> head{args, args.q + t * args.q_stride + h * args.head_dim_k,
-                            h / heads_per_kv};
-    const int64_t end = args.first_position + t + 1;
-    const int64_t begin = args.window > 0 ? std::max<int64_t>(0, end - args.window) : 0;
-    SplitResult running{0.0f, 0.0f};
-    for (int64_t b = begin; b < end;) {
-      const int64_t b_end = std::min(end, (b / kAttentionSplit + 1) * kAttentionSplit);
-      if (b == begin) {
-        running = attend_split(head, b, b_end, scores, o);
-      } else {
-        const SplitResult split = attend_split(head, b, b_end, scores, o_b);
-        merge_split(split, o_b, dv, &running, o);
-      }
-      b = b_end;
+    const int64_t left = std::min(args.item_end - item, per_kv - h % per_kv);
+    const int64_t n_queries = std::min<int64_t>(left, kAttentionQueries);
+    switch (n_queries) {
+      case 1: attend<1, Stored>(args, t, h); break;
+      case 2: attend<2, Stored>(args, t, h); break;
+      case 3: attend<3, Stored>(args, t, h); break;
+      default: attend<4, Stored>(args, t, h); break;
     }
-    const VF inv = hn::Set(d, 1.0f / running.sum);
-    float* out = args.out + t * args.out_stride + h * dv;
-    int64_t i = 0;
-    for (; i + n <= dv; i += n) hn::StoreU(hn::Mul(hn::Load(d, o + i), inv), d, out + i);
-    const size_t rest = static_cast<size_t>(dv - i);
-    if (rest > 0) hn::StoreN(hn::Mul(hn::Load(d, o + i), inv), d, out + i, rest);
+    item += n_queries;
   }
 }
 

@@ -2,78 +2,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/api/api_common.h"
+#include "lib/api/session_handle.h"
 #include "lib/base/thread_runner.h"
-#include "lib/session/session.h"
 
 using engine::Code;
 using engine::api::guard;
-
-struct engine_session {
-  engine::Session session;
-  engine_session(const engine::Program& program, std::unique_ptr<engine::ThreadRunner> runner,
-                 const engine::SessionOptions& options)
-      : session(program, std::move(runner), options) {}
-};
+using engine::api::session_of;
 
 namespace {
-
-constexpr int64_t kDefaultContext = 4096;
-constexpr int64_t kMaxContext = int64_t{1} << 24;
-constexpr int64_t kDefaultChunk = 128;
-constexpr int64_t kMaxChunk = 65536;
-constexpr uint32_t kMaxThreads = 1024;
-
-absl::StatusOr<engine::Target> choose_target(const char* name) {
-  const auto targets = engine::cpu_targets();
-  if (name == nullptr) return targets.front();
-  std::string known;
-  for (const engine::Target target : targets) {
-    if (engine::target_name(target) == name) return target;
-    absl::StrAppend(&known, known.empty() ? "" : ", ", engine::target_name(target));
-  }
-  return engine::error(Code::kDevice, absl::StrCat("CPU target \"", name,
-                                                   "\" is not available here; available: ", known));
-}
-
-absl::StatusOr<std::unique_ptr<engine::ThreadRunner>> make_runner(const engine_host& host,
-                                                                  uint32_t n_threads) {
-  if (n_threads > kMaxThreads) {
-    return engine::error(Code::kArgument, absl::StrCat("n_threads is above ", kMaxThreads));
-  }
-  if (host.parallel_for != nullptr) {
-    const uint32_t available = std::max(host.runner_threads, 1u);
-    return engine::make_host_runner(host.user, host.parallel_for,
-                                    n_threads == 0 ? available : std::min(n_threads, available));
-  }
-  return engine::make_pool(n_threads == 0 ? engine::default_thread_count() : n_threads);
-}
-
-absl::StatusOr<engine::SessionOptions> read_options(const engine_model& model,
-                                                    const engine_session_params& params) {
-  engine::SessionOptions options;
-  const int64_t trained = model.program->n_ctx_train;
-  options.n_ctx = params.n_ctx == 0 ? std::min(trained, kDefaultContext) : int64_t{params.n_ctx};
-  if (options.n_ctx > kMaxContext) {
-    return engine::error(Code::kArgument, absl::StrCat("n_ctx is above ", kMaxContext));
-  }
-  if (options.n_ctx > trained) {
-    model.log.warning(absl::StrCat("n_ctx ", options.n_ctx, " is above the ", trained,
-                                   " positions that the model was trained for"));
-  }
-  options.prefill_chunk = params.prefill_chunk == 0 ? kDefaultChunk : int64_t{params.prefill_chunk};
-  options.prefill_chunk = std::min({options.prefill_chunk, options.n_ctx, kMaxChunk});
-  if (params.kv_type != ENGINE_KV_F16 && params.kv_type != ENGINE_KV_F32) {
-    return engine::error(Code::kArgument, "kv_type is not an ENGINE_KV_ value");
-  }
-  options.kv_type = params.kv_type == ENGINE_KV_F16 ? engine::KvType::kF16 : engine::KvType::kF32;
-  if (params.mode != ENGINE_MODE_DEFAULT && params.mode != ENGINE_MODE_REFERENCE) {
-    return engine::error(Code::kArgument, "mode is not an ENGINE_MODE_ value");
-  }
-  ENGINE_ASSIGN_OR_RETURN(options.target, choose_target(params.target));
-  options.memory = model.memory;
-  return options;
-}
 
 // Host callback behind a session's progress.
 void prefill_progress(void* user, uint64_t done, uint64_t total) {
@@ -84,10 +20,10 @@ void prefill_progress(void* user, uint64_t done, uint64_t total) {
 int32_t decode(engine_session* session, const int32_t* ids, uint64_t n_ids, float* logits,
                bool all_rows, engine_error* error) {
   return guard(error, [&]() -> absl::Status {
-    if (session == nullptr) return engine::error(Code::kArgument, "the session is NULL");
+    ENGINE_ASSIGN_OR_RETURN(engine::Session* const s, session_of(session));
     if (ids == nullptr) return engine::error(Code::kArgument, "the ids are NULL");
     if (all_rows && logits == nullptr) return engine::error(Code::kArgument, "the logits are NULL");
-    return session->session.decode({ids, n_ids}, logits, all_rows);
+    return s->decode({ids, n_ids}, logits, all_rows);
   });
 }
 
@@ -102,18 +38,22 @@ int32_t engine_session_create(const engine_model* model, const engine_session_pa
     *session = nullptr;
     if (model == nullptr) return engine::error(Code::kArgument, "the model is NULL");
     if (!model->program) return engine::error(Code::kState, "the model was opened without weights");
-    engine_session_params p = ENGINE_SESSION_PARAMS_INIT;
-    if (params != nullptr) {
-      ENGINE_RETURN_IF_ERROR(engine::api::read_struct(params, sizeof(uint32_t), &p));
-    }
-    ENGINE_ASSIGN_OR_RETURN(engine::SessionOptions options, read_options(*model, p));
+    ENGINE_ASSIGN_OR_RETURN(auto choice, engine::api::read_session_params(*model, params));
+    ENGINE_ASSIGN_OR_RETURN(auto runner, engine::api::make_runner(*model, choice.n_threads));
+    choice.key.n_threads = runner->n_threads();
+    ENGINE_ASSIGN_OR_RETURN(auto plan, model->plans.get(*model->program, choice.key));
+    engine::SessionOptions options;
+    options.memory = model->memory;
+    options.sequence = choice.sequence;
+    options.clock = model->host.clock_ns;
+    options.clock_user = model->host.user;
     if (model->host.progress != nullptr) {
       options.progress = prefill_progress;
       options.progress_user = const_cast<engine_host*>(&model->host);
     }
-    ENGINE_ASSIGN_OR_RETURN(auto runner, make_runner(model->host, p.n_threads));
-    *session =
-        std::make_unique<engine_session>(*model->program, std::move(runner), options).release();
+    ENGINE_ASSIGN_OR_RETURN(
+        auto made, engine::Session::create(*model->program, std::move(runner), plan, options));
+    *session = new engine_session{model, std::move(choice.key), std::move(made)};
     return absl::OkStatus();
   });
 }
@@ -131,35 +71,35 @@ int32_t engine_session_decode_all(engine_session* session, const int32_t* ids, u
 }
 
 uint64_t engine_session_position(const engine_session* session) {
-  return session == nullptr ? 0 : static_cast<uint64_t>(session->session.position());
+  return session == nullptr ? 0 : static_cast<uint64_t>(session->session->position());
 }
 
 int32_t engine_session_truncate(engine_session* session, uint64_t n) {
   return guard(nullptr, [&]() -> absl::Status {
-    if (session == nullptr) return engine::error(Code::kArgument, "the session is NULL");
+    ENGINE_ASSIGN_OR_RETURN(engine::Session* const s, session_of(session));
     if (n > static_cast<uint64_t>(INT64_MAX))
       return engine::error(Code::kArgument, "n is too large");
-    return session->session.truncate(static_cast<int64_t>(n));
+    return s->truncate(static_cast<int64_t>(n));
   });
 }
 
 void engine_session_cancel(engine_session* session) {
-  if (session != nullptr) session->session.cancel();
+  if (session != nullptr) session->session->cancel();
 }
 
 int32_t engine_session_stats_get(const engine_session* session, engine_session_stats* stats) {
   return guard(nullptr, [&]() -> absl::Status {
-    if (session == nullptr) return engine::error(Code::kArgument, "the session is NULL");
-    const engine::Session& s = session->session;
+    ENGINE_ASSIGN_OR_RETURN(const engine::Session* const found, session_of(session));
+    const engine::Session& s = *found;
+    const engine::PlanKey& key = s.plan().key;
     engine_session_stats value = ENGINE_SESSION_STATS_INIT;
-    value.mode = ENGINE_MODE_REFERENCE;
+    value.mode = static_cast<int32_t>(key.mode);
     value.n_threads = s.n_threads();
-    value.n_ctx = static_cast<uint32_t>(s.options().n_ctx);
+    value.n_ctx = static_cast<uint32_t>(key.n_ctx);
     value.decoded_tokens = s.decoded_tokens();
     value.kv_bytes = s.kv_bytes();
     value.bytes_per_token = s.program().bytes_per_token;
-    engine::api::copy_text(engine::target_name(s.options().target), value.target,
-                           sizeof(value.target));
+    engine::api::copy_text(engine::target_name(key.target), value.target, sizeof(value.target));
     return engine::api::write_struct(value, stats);
   });
 }
@@ -170,7 +110,7 @@ int32_t engine_session_kernel_at(const engine_session* session, uint32_t index, 
     if (session == nullptr || name == nullptr || calls == nullptr) {
       return engine::error(Code::kArgument, "a pointer is NULL");
     }
-    const auto counts = session->session.kernel_counts();
+    const auto counts = session->session->kernel_counts();
     for (size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] == 0 || index-- > 0) continue;
       *name = engine::kernel_rows()[i].name;
@@ -178,6 +118,69 @@ int32_t engine_session_kernel_at(const engine_session* session, uint32_t index, 
       return absl::OkStatus();
     }
     return engine::error(Code::kArgument, "the index is past the end");
+  });
+}
+
+int32_t engine_session_fusion_at(const engine_session* session, uint32_t index, const char** name,
+                                 uint64_t* calls) {
+  return guard(nullptr, [&]() -> absl::Status {
+    ENGINE_ASSIGN_OR_RETURN(const engine::Session* const s, session_of(session));
+    if (name == nullptr || calls == nullptr) {
+      return engine::error(Code::kArgument, "a pointer is NULL");
+    }
+    const auto counts = s->fusion_counts();
+    if (index >= counts.size()) return engine::error(Code::kArgument, "the index is past the end");
+    *name = engine::fusion_name(static_cast<int>(index));
+    *calls = counts[index];
+    return absl::OkStatus();
+  });
+}
+
+int32_t engine_session_profile(engine_session* session, int32_t enable, engine_error* error) {
+  return guard(error, [&]() -> absl::Status {
+    ENGINE_ASSIGN_OR_RETURN(engine::Session* const s, session_of(session));
+    if (enable != 0 && enable != 1) return engine::error(Code::kArgument, "enable is not 0 or 1");
+    if (enable == 1) return s->start_profile();
+    s->stop_profile();
+    return absl::OkStatus();
+  });
+}
+
+int32_t engine_session_profile_at(const engine_session* session, uint32_t index,
+                                  engine_profile_entry* entry) {
+  return guard(nullptr, [&]() -> absl::Status {
+    ENGINE_ASSIGN_OR_RETURN(const engine::Session* const s, session_of(session));
+    if (s->profile() == nullptr || index >= s->profile()->n_lines()) {
+      return engine::error(Code::kArgument, "the index is past the end");
+    }
+    const engine::ProfileLine line = s->profile()->line(index);
+    engine_profile_entry value = ENGINE_PROFILE_ENTRY_INIT;
+    value.layer = line.label->layer;
+    value.prefill = line.prefill ? 1 : 0;
+    value.fusions = line.label->fusions;
+    value.calls = line.calls;
+    value.total_ns = line.total_ns;
+    value.median_ns = line.median_ns;
+    value.p95_ns = line.p95_ns;
+    value.bytes = line.bytes;
+    engine::api::copy_text(line.label->op, value.op, sizeof(value.op));
+    engine::api::copy_text(line.label->tensor, value.tensor, sizeof(value.tensor));
+    engine::api::copy_text(line.label->kernel, value.kernel, sizeof(value.kernel));
+    return engine::api::write_struct(value, entry);
+  });
+}
+
+int32_t engine_unembed(engine_session* session, const float* rows, uint64_t n_rows, float* logits,
+                       engine_error* error) {
+  return guard(error, [&]() -> absl::Status {
+    ENGINE_ASSIGN_OR_RETURN(engine::Session* const s, session_of(session));
+    if (rows == nullptr || logits == nullptr) {
+      return engine::error(Code::kArgument, "a pointer is NULL");
+    }
+    if (n_rows > static_cast<uint64_t>(INT32_MAX)) {
+      return engine::error(Code::kArgument, "n_rows is too large");
+    }
+    return s->unembed(rows, static_cast<int64_t>(n_rows), logits);
   });
 }
 

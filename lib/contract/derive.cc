@@ -55,12 +55,13 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
   };
   switch (step.kind) {
     case StepKind::kSingle:
-    case StepKind::kAttentionQ: {
+    case StepKind::kAttentionQ: {  // scores and sums; the queries of one token
       const Step& last = part(step.steps.size() - 1);
       if (last.op != Op::kAttention) return 0;
       const KvGeometry& kv = program.kv[static_cast<size_t>(last.layer)];
       const int64_t scores = floats(attention_scratch_floats(kv.head_dim_v));
-      return scores + (step.kind == StepKind::kAttentionQ ? floats(kv.head_dim_k) : 0);
+      if (step.kind == StepKind::kSingle) return scores;
+      return scores + floats(last.heads * kv.head_dim_k);
     }
     case StepKind::kNormRows: {  // a row for each value between the first and the last step
       int64_t bytes = 0;

@@ -43,6 +43,13 @@ std::string_view mode_name(Mode mode) {
   return "unknown";
 }
 
+const char* fusion_name(int index) {
+  static constexpr const char* kNames[kNumFusions] = {
+      "F1 norm+quantize",     "F2 add+norm",        "F3 grouped matmuls",
+      "F4 rope in attention", "F5 matmul+residual", "F6 gate+up+act+quantize"};
+  return index >= 0 && index < kNumFusions ? kNames[index] : "unknown";
+}
+
 std::string_view step_kind_name(StepKind kind) {
   switch (kind) {
     case StepKind::kSingle: return "single";

@@ -167,8 +167,10 @@ struct AttentionArgs {
   int64_t out_stride;
   float* scratch;  // attention_scratch_floats(head_dim_v) floats, 64-byte aligned, one per thread
 };
+// Query heads that a kernel may take at once: those of one token that share a KV head.
+inline constexpr int64_t kAttentionQueries = 4;
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim_v) {
-  return kAttentionSplit + 2 * ((head_dim_v + 15) / 16 * 16) + 64;
+  return kAttentionQueries * (kAttentionSplit + 2 * ((head_dim_v + 15) / 16 * 16)) + 64;
 }
 
 struct GatedActArgs {

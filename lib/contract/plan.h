@@ -33,6 +33,7 @@ enum Fusion : uint32_t {
   kF6 = 1u << 5,  // act(gate) * up and quantise in the gate/up launch
 };
 inline constexpr int kNumFusions = 6;
+const char* fusion_name(int index);  // 0 .. 5: "F1 norm+quantize" ...
 inline constexpr uint32_t kAllFusions = (1u << kNumFusions) - 1;
 
 // Which pattern of execution a plan step is. Every kind runs the kernels of its program steps on parts

@@ -129,8 +129,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> compile(const Program& program, cons
   plan->prefill = decode;
   plan->prefill.n_tokens = key.prefill_chunk;
   // The reference takes one row of logits at a time.
-  plan->prefill.n_head_rows =
-      key.mode == Mode::kReference ? 1 : std::min(key.prefill_chunk, kHeadRows);
+  plan->prefill.n_head_rows = std::min(key.prefill_chunk, kHeadRows);
   finish_form(program, key, &plan->decode);
   finish_form(program, key, &plan->prefill);
   ENGINE_ASSIGN_OR_RETURN(plan->tensors, tensor_choices(program, &choice));

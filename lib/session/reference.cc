@@ -31,6 +31,8 @@ absl::Status Reference::run_layers(std::span<const int32_t> ids, int64_t first_p
   values_.clear();
   ids_.assign(ids.begin(), ids.end());
   first_position_ = first_position;
+  is_prefill_ = ids.size() > 1;
+  step_index_ = 0;
   const Call call{ids, first_position, static_cast<int64_t>(ids.size()), 0};
   for (const Step& step : program_.preamble) ENGINE_RETURN_IF_ERROR(run_hooked(step, call));
   for (const std::vector<Step>& layer : program_.layers) {
@@ -42,24 +44,59 @@ absl::Status Reference::run_layers(std::span<const int32_t> ids, int64_t first_p
   return absl::OkStatus();
 }
 
-absl::Status Reference::run_head(int64_t row, float* logits) {
-  const Call call{std::span(ids_).subspan(static_cast<size_t>(row), 1), first_position_ + row, 1,
-                  row};
+absl::Status Reference::run_head(int64_t first_row, int64_t n_rows, float* logits) {
+  const auto ids =
+      std::span(ids_).subspan(static_cast<size_t>(first_row), static_cast<size_t>(n_rows));
+  return run_final(Call{ids, first_position_ + first_row, n_rows, first_row}, logits);
+}
+
+absl::Status Reference::unembed(const float* rows, int64_t n_rows, float* logits) {
+  Hooks* const hooks = std::exchange(hooks_, nullptr);
+  Profile* const profile = std::exchange(profile_, nullptr);
+  const auto row_bytes = static_cast<size_t>(program_.n_embd) * sizeof(float);
+  absl::Status status;
+  for (int64_t row = 0; row < n_rows && status.ok(); ++row) {
+    auto residual = output_floats(program_.residual_slot, 1);
+    status = residual.status();
+    if (!status.ok()) break;
+    std::memcpy(*residual, rows + row * program_.n_embd, row_bytes);
+    status = run_final(Call{{}, 0, 1, 0}, logits + row * program_.n_vocab);
+  }
+  hooks_ = hooks;
+  profile_ = profile;
+  return status;
+}
+
+absl::Status Reference::run_final(const Call& call, float* logits) {
+  step_index_ = program_.preamble.size();
+  for (const std::vector<Step>& layer : program_.layers) step_index_ += layer.size();
   for (const Step& step : program_.final_steps) ENGINE_RETURN_IF_ERROR(run_hooked(step, call));
+  const auto row_bytes = static_cast<size_t>(program_.n_vocab) * sizeof(float);
   const uint8_t* result = input(program_.logits_slot, call);
-  std::memcpy(logits, result, static_cast<size_t>(program_.n_vocab) * sizeof(float));
+  for (int64_t t = 0; t < call.n_tokens; ++t) {
+    std::memcpy(logits + t * program_.n_vocab, result + t * stride_bytes(program_.logits_slot),
+                row_bytes);
+  }
   return absl::OkStatus();
 }
 
 absl::Status Reference::run_hooked(const Step& step, const Call& call) {
-  if (hooks_ == nullptr) return run_step(step, call);
-  for (const Site site : step.fires_before) {
-    ENGINE_RETURN_IF_ERROR(fire(site, step.in0, step, call));
+  const uint64_t start = profile_ != nullptr ? profile_->now() : 0;
+  if (hooks_ != nullptr) {
+    for (const Site site : step.fires_before) {
+      ENGINE_RETURN_IF_ERROR(fire(site, step.in0, step, call));
+    }
   }
   ENGINE_RETURN_IF_ERROR(run_step(step, call));
-  for (const Site site : step.fires_after) {
-    ENGINE_RETURN_IF_ERROR(fire(site, step.out, step, call));
+  if (hooks_ != nullptr) {
+    for (const Site site : step.fires_after) {
+      ENGINE_RETURN_IF_ERROR(fire(site, step.out, step, call));
+    }
   }
+  if (profile_ != nullptr) {
+    profile_->record(is_prefill_, step_index_, start, call.first_position, call.n_tokens);
+  }
+  ++step_index_;
   return absl::OkStatus();
 }
 
@@ -78,7 +115,7 @@ absl::Status Reference::fire(Site site, int32_t slot_id, const Step& step, const
 }
 
 absl::Status Reference::run_step(const Step& step, const Call& call) {
-  auto resolved = resolve_kernel(kernel_key(program_, step, kv_->type()), target_);
+  auto resolved = resolve_kernel(kernel_key(program_, step, kv_->type()), target_, kernel_pattern_);
   if (!resolved.ok()) return resolved.status();
   ++counts_[static_cast<size_t>(resolved->row_index)];
   const KernelEntry entry = resolved->entry;
@@ -97,6 +134,23 @@ absl::Status Reference::run_step(const Step& step, const Call& call) {
     case Op::kCheckFinite: return check_finite(entry, step, call);
   }
   return error(Code::kInternal, "unknown op");
+}
+
+std::vector<ProfileLabel> Reference::labels() const {
+  std::vector<ProfileLabel> labels;
+  const auto add = [&](const std::vector<Step>& section) {
+    for (const Step& step : section) {
+      ProfileLabel label = step_label(program_, step, kv_->type());
+      const auto resolved =
+          resolve_kernel(kernel_key(program_, step, kv_->type()), target_, kernel_pattern_);
+      if (resolved.ok()) label.kernel = resolved->row->name;
+      labels.push_back(std::move(label));
+    }
+  };
+  add(program_.preamble);
+  for (const std::vector<Step>& layer : program_.layers) add(layer);
+  add(program_.final_steps);
+  return labels;
 }
 
 absl::StatusOr<uint8_t*> Reference::output(int32_t slot_id, int64_t n_tokens) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -15,6 +16,7 @@
 #include "lib/contract/step.h"
 #include "lib/session/hooks.h"
 #include "lib/session/kv_cache.h"
+#include "lib/session/profile.h"
 
 namespace engine {
 
@@ -29,14 +31,21 @@ class Reference {
 
   // May be null, and then nothing fires; must outlive the executor, or be set anew.
   void set_hooks(Hooks* hooks) { hooks_ = hooks; }
+  // As of resolve_kernel.
+  void set_kernel_pattern(std::string pattern) { kernel_pattern_ = std::move(pattern); }
+  // May be null. Its labels must be those of labels().
+  void set_profile(Profile* profile) { profile_ = profile; }
+  std::vector<ProfileLabel> labels() const;
 
   // Runs the preamble and all layers for ids at positions first.. ; pages must be reserved. The values stay
   // until the next call. `should_stop` is asked between steps: true ends with kCancelled.
   absl::Status run_layers(std::span<const int32_t> ids, int64_t first_position,
                           bool (*should_stop)(void*), void* stop_data);
-  // Final norm and head for one row of the last run_layers; logits is [n_vocab]. Hooks fire in both, and
-  // what they return is returned.
-  absl::Status run_head(int64_t row, float* logits);
+  // Final norm and head for rows of the last run_layers; logits is [n_rows][n_vocab]. Hooks fire in both,
+  // and what they return is returned.
+  absl::Status run_head(int64_t first_row, int64_t n_rows, float* logits);
+  // Final steps on rows of the caller, [n_rows][n_embd]; no hooks. Spoils the values of the last run_layers.
+  absl::Status unembed(const float* rows, int64_t n_rows, float* logits);
 
   // Executions per row of kernel_rows().
   std::span<const uint64_t> counts() const { return counts_; }
@@ -49,6 +58,7 @@ class Reference {
     int64_t row_offset = 0;  // first row of the residual slot that is read
   };
 
+  absl::Status run_final(const Call& call, float* logits);
   absl::Status run_hooked(const Step& step, const Call& call);
   absl::Status fire(Site site, int32_t slot_id, const Step& step, const Call& call);
   absl::Status run_step(const Step& step, const Call& call);
@@ -83,6 +93,10 @@ class Reference {
   absl::flat_hash_map<std::string, AlignedBuffer> values_;  // of the current call, by slot name
   std::vector<uint64_t> counts_;
   Hooks* hooks_ = nullptr;
+  std::string kernel_pattern_;
+  Profile* profile_ = nullptr;
+  size_t step_index_ = 0;     // in the program, for the profile
+  bool is_prefill_ = false;   // the last run_layers had several tokens
   std::vector<int32_t> ids_;  // of the last run_layers
   int64_t first_position_ = 0;
 };

@@ -111,7 +111,7 @@ class HookRun {
           [](void*) { return false; }, nullptr));
       for (int64_t row = 0; row < now; ++row) {
         ENGINE_RETURN_IF_ERROR(
-            reference_.run_head(row, logits->data() + (done + row) * program_.n_vocab));
+            reference_.run_head(row, 1, logits->data() + (done + row) * program_.n_vocab));
       }
     }
     return absl::OkStatus();

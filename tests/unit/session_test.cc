@@ -4,72 +4,14 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <thread>
 #include <vector>
 
 #include "catch2/catch_test_macros.hpp"
-#include "lib/plan/lower.h"
-#include "tests/unit/toy_model.h"
+#include "tests/unit/session_toy.h"
 
 namespace engine {
 namespace {
-
-struct Toy {
-  std::vector<uint8_t> bytes;
-  std::unique_ptr<Model> model;
-  Program program;
-};
-
-std::unique_ptr<Toy> make_toy(const ToyModel& toy) {
-  auto out = std::make_unique<Toy>();
-  out->bytes = toy.build();
-  auto model = load_model(out->bytes, {});
-  INFO(model.status().message());
-  REQUIRE(model.ok());
-  out->model = std::move(*model);
-  auto program = lower(*out->model);
-  REQUIRE(program.ok());
-  out->program = std::move(*program);
-  return out;
-}
-
-struct Setup {
-  int64_t n_ctx = 300;
-  int64_t chunk = 128;
-  uint32_t threads = 1;
-  KvType kv = KvType::kF16;
-  Target target = cpu_targets().front();
-};
-
-std::unique_ptr<Session> make_session(const Toy& toy, const Setup& setup = {}) {
-  SessionOptions options;
-  options.n_ctx = setup.n_ctx;
-  options.prefill_chunk = setup.chunk;
-  options.kv_type = setup.kv;
-  options.target = setup.target;
-  auto pool = make_pool(setup.threads);
-  REQUIRE(pool.ok());
-  return std::make_unique<Session>(toy.program, std::move(*pool), options);
-}
-
-std::vector<int32_t> toy_ids(size_t n) {
-  std::vector<int32_t> ids(n);
-  for (size_t i = 0; i < n; ++i) ids[i] = static_cast<int32_t>((i * 37 + 11) % 320);
-  return ids;
-}
-
-std::vector<float> decode_all(Session& session, const std::vector<int32_t>& ids) {
-  std::vector<float> logits(ids.size() * static_cast<size_t>(session.program().n_vocab));
-  const absl::Status status = session.decode(ids, logits.data(), true);
-  INFO(status.message());
-  REQUIRE(status.ok());
-  return logits;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 TEST_CASE("chunk, threads, target and token-by-token decode do not change a logit bit") {
   for (const char* arch : {"llama", "gemma3"}) {
@@ -83,22 +25,27 @@ TEST_CASE("chunk, threads, target and token-by-token decode do not change a logi
     const std::vector<int32_t> ids = toy_ids(70);
     for (const KvType kv : {KvType::kF16, KvType::kF32}) {
       Setup base;
+      base.mode = Mode::kReference;
       base.kv = kv;
       const auto expected = decode_all(*make_session(*toy, base), ids);
-      for (const int64_t chunk : {1, 7, 32}) {
-        for (const uint32_t threads : {1u, 3u}) {
+      for (const Mode mode : {Mode::kReference, Mode::kPlanned, Mode::kPlannedFused}) {
+        for (const int64_t chunk : {1, 7, 32, 128}) {
+          for (const uint32_t threads : {1u, 3u}) {
+            Setup setup = base;
+            setup.mode = mode;
+            setup.chunk = chunk;
+            setup.threads = threads;
+            INFO(arch << " " << mode_name(mode) << " chunk " << chunk << " threads " << threads);
+            CHECK(same_bits(decode_all(*make_session(*toy, setup), ids), expected));
+          }
+        }
+        for (const Target target : cpu_targets()) {
           Setup setup = base;
-          setup.chunk = chunk;
-          setup.threads = threads;
-          INFO(arch << " chunk " << chunk << " threads " << threads);
+          setup.mode = mode;
+          setup.target = target;
+          INFO(arch << " " << mode_name(mode) << " target " << target_name(target));
           CHECK(same_bits(decode_all(*make_session(*toy, setup), ids), expected));
         }
-      }
-      for (const Target target : cpu_targets()) {
-        Setup setup = base;
-        setup.target = target;
-        INFO(arch << " target " << target_name(target));
-        CHECK(same_bits(decode_all(*make_session(*toy, setup), ids), expected));
       }
       const auto session = make_session(*toy, base);
       std::vector<float> row(320);

@@ -1,0 +1,80 @@
+// Sessions on toy models: a toy lowered, a session of any mode and setup, decoded logits, comparison by bits.
+#ifndef ENGINE_TESTS_UNIT_SESSION_TOY_H_
+#define ENGINE_TESTS_UNIT_SESSION_TOY_H_
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "catch2/catch_test_macros.hpp"
+#include "lib/session/session.h"
+#include "tests/unit/toy_plan.h"
+
+namespace engine {
+
+using Toy = PlanToy;
+inline std::unique_ptr<Toy> make_toy(const ToyModel& spec) { return make_plan_toy(spec); }
+
+struct Setup {
+  Mode mode = Mode::kPlannedFused;
+  int64_t n_ctx = 300;
+  int64_t chunk = 128;
+  uint32_t threads = 1;
+  KvType kv = KvType::kF16;
+  Target target = cpu_targets().front();
+  uint32_t fusions = kAllFusions;
+};
+
+inline PlanKey key_of(const Setup& setup) {
+  PlanKey key;
+  key.mode = setup.mode;
+  key.target = setup.target;
+  key.kv = setup.kv;
+  key.n_ctx = setup.n_ctx;
+  key.prefill_chunk = setup.chunk;
+  key.n_threads = setup.threads;
+  key.fusions = setup.fusions;
+  return key;
+}
+
+inline std::unique_ptr<Session> make_session(const Toy& toy, const Setup& setup = {}) {
+  auto pool = make_pool(setup.threads);
+  REQUIRE(pool.ok());
+  auto session =
+      Session::create(toy.program, std::move(*pool), must_compile(toy.program, key_of(setup)), {});
+  INFO(session.status().message());
+  REQUIRE(session.ok());
+  return std::move(*session);
+}
+
+// Gives the session the plan of its present hooks, as the API does.
+inline void replan(const Toy& toy, Session& session) {
+  PlanKey key = session.plan().key;
+  session.hooks().masks(&key.layer_sites, &key.global_sites);
+  const absl::Status status = session.bind(must_compile(toy.program, key));
+  INFO(status.message());
+  REQUIRE(status.ok());
+}
+
+inline std::vector<int32_t> toy_ids(size_t n) {
+  std::vector<int32_t> ids(n);
+  for (size_t i = 0; i < n; ++i) ids[i] = static_cast<int32_t>((i * 37 + 11) % 320);
+  return ids;
+}
+
+inline std::vector<float> decode_all(Session& session, const std::vector<int32_t>& ids) {
+  std::vector<float> logits(ids.size() * static_cast<size_t>(session.program().n_vocab));
+  const absl::Status status = session.decode(ids, logits.data(), true);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return logits;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace engine
+
+#endif  // ENGINE_TESTS_UNIT_SESSION_TOY_H_
