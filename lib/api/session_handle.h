@@ -31,6 +31,9 @@ absl::StatusOr<std::unique_ptr<ThreadRunner>> make_runner(const engine_model& mo
                                                           uint32_t n_threads);
 absl::StatusOr<uint32_t> thread_count_of(const engine_model& model, uint32_t n_threads);
 
+// Puts a hook set into a key; equal sets give equal keys.
+void set_hook_sites(std::vector<SiteMask> layer_sites, SiteMask global_sites, PlanKey* key);
+
 // Compiles and binds the plan for a hook set.
 absl::Status replan(engine_session* session, std::vector<SiteMask> layer_sites,
                     SiteMask global_sites);

@@ -91,16 +91,19 @@ absl::StatusOr<std::unique_ptr<ThreadRunner>> make_runner(const engine_model& mo
   return make_pool(n);
 }
 
+void set_hook_sites(std::vector<SiteMask> layer_sites, SiteMask global_sites, PlanKey* key) {
+  key->layer_sites = std::move(layer_sites);
+  key->global_sites = global_sites;
+  if (std::all_of(key->layer_sites.begin(), key->layer_sites.end(),
+                  [](SiteMask mask) { return mask == 0; })) {
+    key->layer_sites.clear();  // "no hooks" has one form
+  }
+}
+
 absl::Status replan(engine_session* handle, std::vector<SiteMask> layer_sites,
                     SiteMask global_sites) {
   PlanKey key = handle->key;
-  key.layer_sites = std::move(layer_sites);
-  key.global_sites = global_sites;
-  // Equal keys give equal plans: "no hooks" has one form.
-  if (std::all_of(key.layer_sites.begin(), key.layer_sites.end(),
-                  [](SiteMask mask) { return mask == 0; })) {
-    key.layer_sites.clear();
-  }
+  set_hook_sites(std::move(layer_sites), global_sites, &key);
   if (key == handle->session->plan().key) return absl::OkStatus();
   const engine_model& model = *handle->model;
   ENGINE_ASSIGN_OR_RETURN(auto plan, model.plans.get(*model.program, key));
