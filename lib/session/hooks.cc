@@ -30,6 +30,7 @@ struct Hook {
   CaptureTarget capture;
   int32_t (*callback)(void*, const HookEvent&, float*) = nullptr;
   void* user = nullptr;
+  std::shared_ptr<const void> owned;
   AlignedBuffer staging;  // callbacks: [max_rows][width], one row at the attention sites
   HookStats now, committed;
   bool is_leaving = false;
@@ -185,6 +186,7 @@ absl::StatusOr<std::unique_ptr<Hook>> Hooks::Impl::make(HookSpec spec) {
   if (spec.action == HookAction::kCapture) hook->phase = spec.capture_post ? 2 : 0;
   hook->callback = spec.callback;
   hook->user = spec.user;
+  hook->owned = std::move(spec.owned);
   if (hook->is_callback()) {
     int64_t widest = 0;
     for (const int32_t layer : hook->sites.layers)

@@ -75,6 +75,8 @@ struct HookSpec {
   int64_t capture_rows = 0;
   int32_t (*callback)(void* user, const HookEvent& event, float* values) = nullptr;
   void* user = nullptr;
+  std::shared_ptr<const void>
+      owned;  // what `user` points to, where the hook shall keep it; else null
   uint64_t scope = 0;
 };
 
