@@ -55,6 +55,26 @@ TEST_CASE("det_exp and det_log are within 1 ulp, det_pow within 2") {
   CHECK(pow_worst < 2.0);
 }
 
+TEST_CASE("det_tanh is within 2 ulp, odd, and 1 far out") {
+  uint64_t state = 3;
+  double worst = 0;
+  for (int i = 0; i < 300000; ++i) {
+    const double x = sequence(state) * (i % 3 == 0 ? 25.0 : i % 3 == 1 ? 1.2 : 1e-4);
+    worst = std::max(worst, error_in_ulp(det_tanh(x), std::tanh(static_cast<long double>(x))));
+    REQUIRE(det_tanh(-x) == -det_tanh(x));
+  }
+  CAPTURE(worst);
+  CHECK(worst < 2.0);
+  CHECK(det_tanh(0.0) == 0.0);
+  CHECK(std::signbit(det_tanh(-0.0)));
+  const double inf = std::numeric_limits<double>::infinity();
+  CHECK(det_tanh(inf) == 1.0);
+  CHECK(det_tanh(-800.0) == -1.0);
+  CHECK(std::isnan(det_tanh(std::numeric_limits<double>::quiet_NaN())));
+  CHECK(std::bit_cast<uint64_t>(det_tanh(0.5)) == std::bit_cast<uint64_t>(0x1.d9353d7568af3p-2));
+  CHECK(std::bit_cast<uint64_t>(det_tanh(1.5)) == std::bit_cast<uint64_t>(0x1.cf6f9786df577p-1));
+}
+
 TEST_CASE("det_sin_cos is within 1e-15") {
   uint64_t state = 2;
   double worst = 0;
