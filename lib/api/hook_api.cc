@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/api/hook_params.h"
 #include "lib/api/session_handle.h"
-#include "lib/plan/plan_route.h"
+#include "lib/plan/site_route.h"
 
 using engine::Code;
 using engine::api::guard;
@@ -101,7 +101,8 @@ int32_t engine_hook_site_at(const engine_model* model, uint32_t index,
     describe_site(*model->program, site, &value);
     engine::api::copy_text(site.name, value.name, sizeof(value.name));
     engine::api::copy_text(site.alias, value.alias, sizeof(value.alias));
-    engine::api::copy_text(engine::default_route(*model->program, site.site), value.route,
+    ENGINE_ASSIGN_OR_RETURN(const auto routes, engine::default_routes(*model->program));
+    engine::api::copy_text(engine::site_route_name(routes[index].kind), value.route,
                            sizeof(value.route));
     return engine::api::write_struct(value, info);
   });

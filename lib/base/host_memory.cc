@@ -6,6 +6,10 @@
 #include <string>
 #include <utility>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "lib/base/status.h"
 
 namespace engine {
@@ -67,29 +71,56 @@ void HostMemory::release(void* p, uint64_t n_bytes, uint64_t alignment) const {
   }
 }
 
-absl::StatusOr<AlignedBuffer> AlignedBuffer::create(const HostMemory& memory, uint64_t n_bytes) {
+absl::StatusOr<AlignedBuffer> AlignedBuffer::create_at(const HostMemory& memory, uint64_t n_bytes,
+                                                       uint64_t alignment) {
   const bool fits = n_bytes <= UINT64_MAX - kSlackBytes && n_bytes + kSlackBytes <= SIZE_MAX;
-  void* const p = fits ? memory.allocate(n_bytes + kSlackBytes, kAlignmentBytes) : nullptr;
+  void* const p = fits ? memory.allocate(n_bytes + kSlackBytes, alignment) : nullptr;
   if (p == nullptr) {
     return error(Code::kMemory, "no memory for " + std::to_string(n_bytes) + " bytes");
   }
-  if (!memory.gives_zeroed()) std::memset(p, 0, static_cast<size_t>(n_bytes + kSlackBytes));
-  return AlignedBuffer(memory, static_cast<uint8_t*>(p), n_bytes);
+  return AlignedBuffer(memory, static_cast<uint8_t*>(p), n_bytes, alignment);
 }
 
-AlignedBuffer::~AlignedBuffer() { memory_.release(data_, size_ + kSlackBytes, kAlignmentBytes); }
+absl::StatusOr<AlignedBuffer> AlignedBuffer::create(const HostMemory& memory, uint64_t n_bytes) {
+  ENGINE_ASSIGN_OR_RETURN(AlignedBuffer buffer, create_at(memory, n_bytes, kAlignmentBytes));
+  if (!memory.gives_zeroed()) {
+    std::memset(buffer.data_, 0, static_cast<size_t>(n_bytes + kSlackBytes));
+  }
+  return buffer;
+}
+
+absl::StatusOr<AlignedBuffer> AlignedBuffer::create_large(const HostMemory& memory,
+                                                          uint64_t n_bytes) {
+  constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+  if (n_bytes < kHugePageBytes) return create(memory, n_bytes);
+  ENGINE_ASSIGN_OR_RETURN(AlignedBuffer buffer, create_at(memory, n_bytes, kHugePageBytes));
+#ifdef MADV_HUGEPAGE
+  if (memory.gives_zeroed()) {
+    (void)madvise(buffer.data_, static_cast<size_t>(n_bytes), MADV_HUGEPAGE);  // a hint
+    return buffer;
+  }
+#endif
+  if (!memory.gives_zeroed()) {
+    std::memset(buffer.data_, 0, static_cast<size_t>(n_bytes + kSlackBytes));
+  }
+  return buffer;
+}
+
+AlignedBuffer::~AlignedBuffer() { memory_.release(data_, size_ + kSlackBytes, alignment_); }
 
 AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept
     : memory_(other.memory_),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      alignment_(other.alignment_) {}
 
 AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   if (this != &other) {
-    memory_.release(data_, size_ + kSlackBytes, kAlignmentBytes);
+    memory_.release(data_, size_ + kSlackBytes, alignment_);
     memory_ = other.memory_;
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
+    alignment_ = other.alignment_;
   }
   return *this;
 }
