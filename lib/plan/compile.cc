@@ -20,6 +20,9 @@
 namespace engine {
 namespace {
 
+// Sizes of a form then stay below 2^63 bytes.
+constexpr uint32_t kMaxThreads = 1u << 16;
+constexpr int64_t kMaxChunk = int64_t{1} << 31;
 constexpr int64_t kHeadRows = 8;  // logits rows at once in a prefill: V floats each
 
 absl::Status check_sites(const SiteShapes& shapes, SiteMask active, const std::string& where) {
@@ -36,6 +39,9 @@ absl::Status check_sites(const SiteShapes& shapes, SiteMask active, const std::s
 absl::Status check_key(const Program& program, const PlanKey& key) {
   if (key.n_threads < 1 || key.prefill_chunk < 1 || key.n_ctx < 1) {
     return error(Code::kArgument, "n_threads, prefill_chunk and n_ctx must be at least 1");
+  }
+  if (key.n_threads > kMaxThreads || key.prefill_chunk > kMaxChunk) {
+    return error(Code::kArgument, "n_threads or prefill_chunk is too large");
   }
   if (!key.layer_sites.empty() && key.layer_sites.size() != program.layers.size()) {
     return error(Code::kArgument, absl::StrCat("hook sites of ", key.layer_sites.size(),
