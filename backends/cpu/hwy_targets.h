@@ -27,6 +27,9 @@
 #error "include backends/cpu/hwy_targets.h before any Highway header"
 #endif
 
+// Highway compiles AVX3_DL (VNNI; Ice Lake, Zen 4) only for those who ask.
+#define HWY_WANT_AVX3_DL
+
 // Compiled: AVX2, AVX3, AVX3_DL, AVX3_SPR; NEON. SSE and the emulated baselines have no fused
 // multiply-add and would break bit identity; SVE is not tested; NEON with AES or bf16 would repeat
 // the code of plain NEON, since no kernel uses those instructions. Bit 3 is

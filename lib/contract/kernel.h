@@ -21,7 +21,11 @@ inline constexpr int kNumTargets = 6;
 std::string_view target_name(
     Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr"
 
-enum class Layout : uint8_t { kNone = 0, kStored };  // kStored: rows of blocks as in the file
+enum class Layout : uint8_t {
+  kNone = 0,
+  kStored,  // rows of blocks as in the file
+  kRows16,  // strips of 16 rows with a lane per row, as lib/quant/pack.h describes
+};
 
 // What a kernel is asked for. Fields that an op does not have are left at their defaults.
 struct KernelKey {

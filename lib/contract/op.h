@@ -69,6 +69,8 @@ struct QuantizeArgs {
 };
 
 // out[t][r] = weights row r · act row t, for row_begin <= r < row_end.
+// Layout::kRows16: weights is the packed matrix (lib/quant/pack.h) and row_bytes a sixteenth of a strip;
+// row_begin is a multiple of 16, and row_end one too or the number of rows.
 struct MatmulArgs {
   const uint8_t* weights;  // [rows][row_bytes]
   int64_t row_bytes;

@@ -109,6 +109,7 @@ TEST_CASE("the scalar matmul rows stay within the derived bound of float64") {
   int checked = 0;
   for (const KernelRow& row : kernel_rows()) {
     if (row.key.op != Op::kMatmul || !is_scalar_row(row)) continue;
+    if (row.key.layout != Layout::kStored) continue;
     INFO(row.name);
     double worst = 0;
     for (const int64_t cols : {256, 512, 1024, 2048}) {

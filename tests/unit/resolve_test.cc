@@ -38,7 +38,7 @@ std::vector<KernelKey> needed_keys() {
 }
 
 bool is_scalar(const KernelRow* row) {
-  return std::string_view(row->name).ends_with("__cpu_scalar");
+  return std::string_view(row->name).ends_with("_scalar");
 }
 
 }  // namespace

@@ -1,0 +1,262 @@
+// Vector matmul rows of the 256-element formats Q2_K, Q3_K, Q4_K, Q5_K and Q6_K on packed strips.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/matmul_rows16_blocks256_hwy.cc"
+#include "backends/cpu/hwy_targets.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h
+#include "backends/cpu/rows16-inl.h"
+#include "lib/quant/blocks.h"
+
+#if ENGINE_HWY_FMA_TARGET
+HWY_BEFORE_NAMESPACE();
+namespace engine::HWY_NAMESPACE {
+namespace rows16 {
+
+// The scales and minimums of a block, four to a lane: byte j % 4 of vector j / 4.
+template <int kVectors>
+struct Scales {
+  VU8 scale[kVectors];
+  VU8 min[kVectors];
+};
+
+// Each format has: its block; what load_scales gives; the elements of a sub-block; its largest weight; whether
+// scales are signed; kOffsetShift, the log2 of what was added to make the weights unsigned (-1: nothing); and
+// weights<j>(body, part, k): columns 4k to 4k + 3 of sub-block j.
+
+HWY_INLINE Scales<2> load_k4_scales(const uint8_t* body, int part) {
+  const VU8 s0 = load_piece(body, part, 0);
+  const VU8 s1 = load_piece(body, part, 1);
+  const VU8 s2 = load_piece(body, part, 2);
+  return {{mask_bits(s0, 63), or_bits(mask_bits(s2, 15), shift_bits<2>(s0), 48)},
+          {mask_bits(s1, 63), or_bits(mask_bits(shift_bits<4>(s2), 15), shift_bits<2>(s1), 48)}};
+}
+
+struct Q4_K {
+  using Block = BlockQ4_K;
+  static constexpr bool kHasMin = true;
+  static constexpr int kSubColumns = 32;
+  static constexpr int kMaxWeight = 15;
+  static constexpr bool kSignedScale = false;
+  static constexpr int kOffsetShift = -1;
+  static HWY_INLINE Scales<2> load_scales(const uint8_t* body, int part) {
+    return load_k4_scales(body, part);
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    return mask_bits(shift_bits<4 * (j % 2)>(load_piece(body, part, 3 + 8 * (j / 2) + k)), 15);
+  }
+};
+
+struct Q5_K {
+  using Block = BlockQ5_K;
+  static constexpr bool kHasMin = true;
+  static constexpr int kSubColumns = 32;
+  static constexpr int kMaxWeight = 31;
+  static constexpr bool kSignedScale = false;
+  static constexpr int kOffsetShift = -1;
+  static HWY_INLINE Scales<2> load_scales(const uint8_t* body, int part) {
+    return load_k4_scales(body, part);
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    const VU8 low = shift_bits<4 * (j % 2)>(load_piece(body, part, 11 + 8 * (j / 2) + k));
+    return or_bits(mask_bits(low, 15), shift_bits<j - 4>(load_piece(body, part, 3 + k)), 16);
+  }
+};
+
+struct Q6_K {
+  using Block = BlockQ6_K;
+  static constexpr bool kHasMin = false;
+  static constexpr int kSubColumns = 16;
+  static constexpr int kMaxWeight = 63;
+  static constexpr bool kSignedScale = true;
+  static constexpr int kOffsetShift = 5;
+  static HWY_INLINE Scales<4> load_scales(const uint8_t* body, int part) {
+    return {{load_piece(body, part, 0), load_piece(body, part, 1), load_piece(body, part, 2),
+             load_piece(body, part, 3)},
+            {}};
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    constexpr int kQuarter = j % 8 / 2;  // of the half block: bits 2 * kQuarter of qh
+    const int at = 4 + 3 * (8 * (j / 8) + 4 * (j % 2) + k);
+    const VU8 high = load_piece(body, part, at);
+    const VU8 low = shift_bits<kQuarter / 2 * 4>(load_piece(body, part, at + 1 + kQuarter % 2));
+    return or_bits(mask_bits(low, 15), shift_bits<2 * kQuarter - 4>(high), 48);
+  }
+};
+
+struct Q2_K {
+  using Block = BlockQ2_K;
+  static constexpr bool kHasMin = true;
+  static constexpr int kSubColumns = 16;
+  static constexpr int kMaxWeight = 3;
+  static constexpr bool kSignedScale = false;
+  static constexpr int kOffsetShift = -1;
+  static HWY_INLINE Scales<4> load_scales(const uint8_t* body, int part) {
+    Scales<4> out;
+    HWY_UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+      const VU8 both = load_piece(body, part, i);
+      out.scale[i] = mask_bits(both, 15);
+      out.min[i] = mask_bits(shift_bits<4>(both), 15);
+    }
+    return out;
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    const VU8 q = load_piece(body, part, 4 + 8 * (j / 8) + 4 * (j % 2) + k);
+    return mask_bits(shift_bits<2 * (j % 8 / 2)>(q), 3);
+  }
+};
+
+struct Q3_K {
+  using Block = BlockQ3_K;
+  static constexpr bool kHasMin = false;
+  static constexpr int kSubColumns = 16;
+  static constexpr int kMaxWeight = 7;
+  static constexpr bool kSignedScale = true;
+  static constexpr int kOffsetShift = 2;
+  static HWY_INLINE Scales<4> load_scales(const uint8_t* body, int part) {
+    const VU8 low0 = load_piece(body, part, 0);
+    const VU8 low1 = load_piece(body, part, 1);
+    const VU8 high = load_piece(body, part, 2);
+    const VU8 bias = hn::Set(DU8(), 32);
+    return {{hn::Sub(or_bits(mask_bits(low0, 15), shift_bits<-4>(high), 48), bias),
+             hn::Sub(or_bits(mask_bits(low1, 15), shift_bits<-2>(high), 48), bias),
+             hn::Sub(or_bits(mask_bits(shift_bits<4>(low0), 15), high, 48), bias),
+             hn::Sub(or_bits(mask_bits(shift_bits<4>(low1), 15), shift_bits<2>(high), 48), bias)},
+            {}};
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    const int column = 4 * (j % 2) + k;
+    const VU8 q = shift_bits<2 * (j % 8 / 2)>(load_piece(body, part, 11 + 8 * (j / 8) + column));
+    return or_bits(mask_bits(q, 3), shift_bits<j / 2 - 2>(load_piece(body, part, 3 + column)), 4);
+  }
+};
+
+// The float sequences are those of Symmetric256 and Affine256 in block_rules.h.
+template <class F>
+struct Blocks256 {
+  using Format = F;
+  using Act = ActQ8x256;
+  static constexpr int kColumns = 256;
+  static constexpr int kStreams = 2;
+  static constexpr int kSubBlocks = 256 / F::kSubColumns;
+  static constexpr int kVectors = kSubBlocks / 4;
+  static constexpr int kSteps = F::kSubColumns / 4;
+  static constexpr int kLines = kRows * static_cast<int>(sizeof(typename F::Block)) / 64;
+
+  template <int T>
+  static HWY_INLINE void block(const BlockPlace& place, int part, const Act* const (&x)[T],
+                               VF32 (&acc)[T]) {
+    const Scales<kVectors> scales = F::load_scales(place.body, part);
+    VI32 sum[T];
+    HWY_UNROLL(8)
+    for (int t = 0; t < T; ++t) sum[t] = hn::Zero(DI32());
+    if constexpr (F::kOffsetShift >= 0) {
+      add_sums<T, 0>(scales.scale, x, sum);
+      HWY_UNROLL(8)
+      for (int t = 0; t < T; ++t) {
+        sum[t] = hn::Sub(hn::Zero(DI32()), hn::ShiftLeft<F::kOffsetShift>(sum[t]));
+      }
+    }
+    sub_blocks<T, 0>(place, part, scales.scale, x, sum);
+    const VF32 d = load_halves(place.halves, part);
+    HWY_UNROLL(8)
+    for (int t = 0; t < T; ++t) {
+      const VF32 scale = hn::Mul(d, hn::Set(DF32(), x[t]->d));
+      acc[t] = hn::MulAdd(scale, hn::ConvertTo(DF32(), sum[t]), acc[t]);
+    }
+    if constexpr (F::kHasMin) {
+      VI32 mins[T];
+      HWY_UNROLL(8)
+      for (int t = 0; t < T; ++t) mins[t] = hn::Zero(DI32());
+      add_sums<T, 0>(scales.min, x, mins);
+      const VF32 dmin = load_halves(place.halves + kHalvesBytes, part);
+      HWY_UNROLL(8)
+      for (int t = 0; t < T; ++t) {
+        const VF32 scale = hn::Mul(dmin, hn::Set(DF32(), x[t]->d));
+        acc[t] = hn::NegMulAdd(scale, hn::ConvertTo(DF32(), mins[t]), acc[t]);
+      }
+    }
+  }
+
+ private:
+  // Adds s[j] * (sum of x in sub-block j) of the sub-blocks that the sums 2i and 2i + 1 belong to, and so on.
+  template <int T, int i>
+  static HWY_INLINE void add_sums(const VU8 (&s)[kVectors], const Act* const (&x)[T],
+                                  VI32 (&sum)[T]) {
+    constexpr int j = kSubBlocks == 16 ? 2 * i : i;
+    constexpr int kNext = kSubBlocks == 16 ? j + 1 : j;
+    const VI16 two = two_bytes<j % 4, kNext % 4, F::kSignedScale>(s[j / 4]);
+    HWY_UNROLL(8)
+    for (int t = 0; t < T; ++t) sum[t] = add_pairs(sum[t], two, load_sums(x[t]->sum16 + 2 * i));
+    if constexpr (i + 1 < 8) add_sums<T, i + 1>(s, x, sum);
+  }
+
+  // Adds scale * dot of the sub-blocks from j on.
+  template <int T, int j>
+  static HWY_INLINE void sub_blocks(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
+                                    const Act* const (&x)[T], VI32 (&sum)[T]) {
+    if (part == 0) {
+      prefetch_lines(place.body, j * kLines / kSubBlocks, (j + 1) * kLines / kSubBlocks);
+    }
+    const Scale scale = scale_of<j % 4, F::kSignedScale>(s[j / 4]);
+    if constexpr (kVnni) {
+      VI32 dot[T];
+      HWY_UNROLL(8)
+      for (int k = 0; k < kSteps; ++k) {
+        const VU8 w = F::template weights<j>(place.body, part, k);
+        HWY_UNROLL(8)
+        for (int t = 0; t < T; ++t) {
+          dot[t] = hn::SumOfMulQuadAccumulate(DI32(), w,
+                                              load_act(x[t]->q + j * F::kSubColumns + 4 * k),
+                                              k == 0 ? hn::Zero(DI32()) : dot[t]);
+        }
+      }
+      HWY_UNROLL(8)
+      for (int t = 0; t < T; ++t) sum[t] = hn::Add(sum[t], hn::Mul(dot[t], scale));
+    } else {
+      constexpr int kAtOnce = steps_of_int16(F::kMaxWeight);
+      VI16 dot[T];
+      HWY_UNROLL(8)
+      for (int k = 0; k < kSteps; ++k) {
+        const VU8 w = F::template weights<j>(place.body, part, k);
+        HWY_UNROLL(8)
+        for (int t = 0; t < T; ++t) {
+          const VI16 pairs = hn::SatWidenMulPairwiseAdd(
+              DI16(), w, load_act(x[t]->q + j * F::kSubColumns + 4 * k));
+          dot[t] = k % kAtOnce == 0 ? pairs : hn::Add(dot[t], pairs);
+          if (k % kAtOnce == kAtOnce - 1 || k + 1 == kSteps) {
+            sum[t] = add_pairs(sum[t], dot[t], scale);
+          }
+        }
+      }
+    }
+    if constexpr (j + 1 < kSubBlocks) sub_blocks<T, j + 1>(place, part, s, x, sum);
+  }
+};
+
+}  // namespace rows16
+
+void matmul_q2_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q2_K>>(args); }
+void matmul_q3_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q3_K>>(args); }
+void matmul_q4_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q4_K>>(args); }
+void matmul_q5_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q5_K>>(args); }
+void matmul_q6_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q6_K>>(args); }
+
+}  // namespace engine::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // ENGINE_HWY_FMA_TARGET
+
+#if HWY_ONCE
+namespace engine {
+ENGINE_HWY_ENTRY(matmul_q2_k_rows16_hwy, matmul_q2_k_rows16)
+ENGINE_HWY_ENTRY(matmul_q3_k_rows16_hwy, matmul_q3_k_rows16)
+ENGINE_HWY_ENTRY(matmul_q4_k_rows16_hwy, matmul_q4_k_rows16)
+ENGINE_HWY_ENTRY(matmul_q5_k_rows16_hwy, matmul_q5_k_rows16)
+ENGINE_HWY_ENTRY(matmul_q6_k_rows16_hwy, matmul_q6_k_rows16)
+}  // namespace engine
+#endif  // HWY_ONCE
