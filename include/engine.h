@@ -133,7 +133,7 @@ ENGINE_API const char *engine_status_name(int32_t status);
 /* ---- host services -------------------------------------------------------------------------------- */
 
 enum { ENGINE_LOG_ERROR = 1, ENGINE_LOG_WARNING = 2, ENGINE_LOG_INFO = 3 };
-enum { ENGINE_PHASE_OPEN = 1, ENGINE_PHASE_PREFILL = 2 };
+enum { ENGINE_PHASE_OPEN = 1, ENGINE_PHASE_PREFILL = 2, ENGINE_PHASE_REPACK = 3 };
 
 /* One unit of parallel work; the host calls it once for each index in [0, n_tasks), in any order and from
  * any threads, and returns when all have returned. */
@@ -628,6 +628,13 @@ enum {
   ENGINE_MODE_PLANNED_FUSED =
       3 /* obeys a plan, operations merged where no hook needs what is between */
 };
+enum {
+  ENGINE_WEIGHTS_PACKED =
+      0, /* repacked once per model, in the layout that the kernels like best; the pages of
+                                the file are given back, so that weights are in memory once */
+  ENGINE_WEIGHTS_STORED =
+      1 /* read from the file's mapping, which processes share; slower, no packing time */
+};
 /* Fusions of PLANNED_FUSED, as bits. */
 enum {
   ENGINE_FUSION_NORM_QUANTIZE = 1, /* F1: norm and activation quantisation */
@@ -654,9 +661,11 @@ typedef struct engine_session_params {
                           when it takes no effect. NULL = free choice. Never changes a logit */
   uint32_t without_fusions; /* ENGINE_FUSION_* not to use. Never changes a logit */
   int32_t sequence;         /* the caller's number of this sequence, for hook events and records */
+  int32_t weights;          /* ENGINE_WEIGHTS_*. Never changes a logit */
+  uint32_t reserved;
 } engine_session_params;
 #define ENGINE_SESSION_PARAMS_INIT \
-  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* engine_session_create: an empty sequence.
  *
@@ -666,7 +675,8 @@ typedef struct engine_session_params {
  *   error    out  struct      may be NULL
  *
  * Effect   Compiles the plan, or takes it from the model's cache; allocates scratch memory; starts n_threads - 1
- *          threads unless the host has a runner.
+ *          threads unless the host has a runner. The first session of a model packs its weights (a second per
+ *          GB and core; progress in phase REPACK).
  * Threads  any
  * Errors   ARGUMENT, TOO_NEW, STATE (opened without weights), PLAN, DEVICE (target not here), MEMORY
  * Since    0.1
@@ -764,11 +774,10 @@ typedef struct engine_session_stats {
   uint64_t kv_bytes;
   uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
   char target[16];          /* CPU target in use */
+  uint64_t packed_bytes;    /* of all packed weights of the model, shared by its sessions */
 } engine_session_stats;
-#define ENGINE_SESSION_STATS_INIT                                   \
-  {                                                                 \
-    (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, { 0 } \
-  }
+#define ENGINE_SESSION_STATS_INIT \
+  { (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, {0}, 0 }
 
 /* engine_session_stats_get: what a session is and what it has done.
  *

@@ -300,7 +300,8 @@ class Bench {
 
 bool matches(const char* pattern, const char* name) {
   if (*pattern == 0) return *name == 0;
-  if (*pattern == '*') return matches(pattern + 1, name) || (*name != 0 && matches(pattern, name + 1));
+  if (*pattern == '*')
+    return matches(pattern + 1, name) || (*name != 0 && matches(pattern, name + 1));
   return *pattern == *name && matches(pattern + 1, name + 1);
 }
 
@@ -361,9 +362,11 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   Bench bench(options);
   for (const KernelRow& row : kernel_rows()) {
-    if (row.key.op != Op::kMatmul || row.cost >= 100 || !matches(options.row.c_str(), row.name)) continue;
+    if (row.key.op != Op::kMatmul || row.cost >= 100 || !matches(options.row.c_str(), row.name))
+      continue;
     for (const Target target : cpu_targets()) {
-      if (options.target.empty() ? target != cpu_targets()[0] : target_name(target) != options.target) {
+      if (options.target.empty() ? target != cpu_targets()[0]
+                                 : target_name(target) != options.target) {
         continue;
       }
       if (row.entry(target) != nullptr) bench.run(row, target, row.entry(target));

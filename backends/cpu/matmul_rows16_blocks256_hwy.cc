@@ -211,9 +211,9 @@ struct Blocks256 {
         const VU8 w = F::template weights<j>(place.body, part, k);
         HWY_UNROLL(8)
         for (int t = 0; t < T; ++t) {
-          dot[t] = hn::SumOfMulQuadAccumulate(DI32(), w,
-                                              load_act(x[t]->q + j * F::kSubColumns + 4 * k),
-                                              k == 0 ? hn::Zero(DI32()) : dot[t]);
+          dot[t] =
+              hn::SumOfMulQuadAccumulate(DI32(), w, load_act(x[t]->q + j * F::kSubColumns + 4 * k),
+                                         k == 0 ? hn::Zero(DI32()) : dot[t]);
         }
       }
       HWY_UNROLL(8)
@@ -226,8 +226,8 @@ struct Blocks256 {
         const VU8 w = F::template weights<j>(place.body, part, k);
         HWY_UNROLL(8)
         for (int t = 0; t < T; ++t) {
-          const VI16 pairs = hn::SatWidenMulPairwiseAdd(
-              DI16(), w, load_act(x[t]->q + j * F::kSubColumns + 4 * k));
+          const VI16 pairs =
+              hn::SatWidenMulPairwiseAdd(DI16(), w, load_act(x[t]->q + j * F::kSubColumns + 4 * k));
           dot[t] = k % kAtOnce == 0 ? pairs : hn::Add(dot[t], pairs);
           if (k % kAtOnce == kAtOnce - 1 || k + 1 == kSteps) {
             sum[t] = add_pairs(sum[t], dot[t], scale);
@@ -241,11 +241,21 @@ struct Blocks256 {
 
 }  // namespace rows16
 
-void matmul_q2_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q2_K>>(args); }
-void matmul_q3_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q3_K>>(args); }
-void matmul_q4_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q4_K>>(args); }
-void matmul_q5_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q5_K>>(args); }
-void matmul_q6_k_rows16(const void* args) { rows16::for_strips<rows16::Blocks256<rows16::Q6_K>>(args); }
+void matmul_q2_k_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::Q2_K>>(args);
+}
+void matmul_q3_k_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::Q3_K>>(args);
+}
+void matmul_q4_k_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::Q4_K>>(args);
+}
+void matmul_q5_k_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::Q5_K>>(args);
+}
+void matmul_q6_k_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::Q6_K>>(args);
+}
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -123,11 +123,21 @@ struct Blocks32 {
 
 }  // namespace rows16
 
-void matmul_q4_0_rows16(const void* args) { rows16::for_strips<rows16::Blocks32<rows16::Q4_0>>(args); }
-void matmul_q4_1_rows16(const void* args) { rows16::for_strips<rows16::Blocks32<rows16::Q4_1>>(args); }
-void matmul_q5_0_rows16(const void* args) { rows16::for_strips<rows16::Blocks32<rows16::Q5_0>>(args); }
-void matmul_q5_1_rows16(const void* args) { rows16::for_strips<rows16::Blocks32<rows16::Q5_1>>(args); }
-void matmul_q8_0_rows16(const void* args) { rows16::for_strips<rows16::Blocks32<rows16::Q8_0>>(args); }
+void matmul_q4_0_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::Q4_0>>(args);
+}
+void matmul_q4_1_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::Q4_1>>(args);
+}
+void matmul_q5_0_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::Q5_0>>(args);
+}
+void matmul_q5_1_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::Q5_1>>(args);
+}
+void matmul_q8_0_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::Q8_0>>(args);
+}
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

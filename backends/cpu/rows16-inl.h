@@ -104,11 +104,11 @@ HWY_INLINE VI32 add_pairs(VI32 sum, VI16 a, VI16 b) {
 template <int a, int b, bool kSigned>
 HWY_INLINE VI16 two_bytes(VU8 v) {
   constexpr uint8_t kNone = 0x80;
-  alignas(16) static constexpr uint8_t kUnsigned[16] = {
-      a,     kNone, b,     kNone, a + 4,  kNone, b + 4,  kNone,
-      a + 8, kNone, b + 8, kNone, a + 12, kNone, b + 12, kNone};
-  alignas(16) static constexpr uint8_t kTwice[16] = {a,     a,     b,     b,     a + 4,  a + 4,
-                                                     b + 4, b + 4, a + 8, a + 8, b + 8,  b + 8,
+  alignas(16) static constexpr uint8_t kUnsigned[16] = {a,      kNone, b,      kNone, a + 4, kNone,
+                                                        b + 4,  kNone, a + 8,  kNone, b + 8, kNone,
+                                                        a + 12, kNone, b + 12, kNone};
+  alignas(16) static constexpr uint8_t kTwice[16] = {a,      a,      b,      b,     a + 4, a + 4,
+                                                     b + 4,  b + 4,  a + 8,  a + 8, b + 8, b + 8,
                                                      a + 12, a + 12, b + 12, b + 12};
   if constexpr (kSigned) {
     const VU8 twice = hn::TableLookupBytes(v, hn::LoadDup128(DU8(), kTwice));

@@ -21,12 +21,14 @@
 #include "lib/file/mapped_file.h"
 #include "lib/model/model_load.h"
 #include "lib/plan/plan_cache.h"
+#include "lib/plan/weight_store.h"
 
 struct engine_model {
   engine::MappedFile file;
   std::unique_ptr<engine::Model> model;
   std::optional<engine::Program> program;  // with weights only
   mutable engine::PlanCache plans;         // of program
+  mutable engine::WeightStore store;       // of program
   engine_host host = ENGINE_HOST_INIT;
   engine::HostMemory memory;
   engine::LogSink log;

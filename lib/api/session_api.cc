@@ -1,5 +1,6 @@
 // engine.h, session: create, decode, truncate, cancel, look.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "lib/api/session_handle.h"
@@ -15,6 +16,22 @@ namespace {
 void prefill_progress(void* user, uint64_t done, uint64_t total) {
   const auto* host = static_cast<const engine_host*>(user);
   host->progress(host->user, ENGINE_PHASE_PREFILL, done, total);
+}
+
+absl::StatusOr<engine::PackedWeights> pack_weights(const engine_model& model,
+                                                   const engine::Plan& plan,
+                                                   engine::ThreadRunner* runner) {
+  const engine_host& host = model.host;
+  const auto progress = [&host](uint64_t done, uint64_t total) {
+    if (host.progress != nullptr) host.progress(host.user, ENGINE_PHASE_REPACK, done, total);
+  };
+  const uint8_t* const file = model.file.bytes().data();
+  const auto release = [&](const uint8_t* data, uint64_t n_bytes) {
+    const std::less<const uint8_t*> before;
+    if (before(data, file) || !before(data, file + model.file.size_bytes())) return;
+    model.file.advise(engine::Advice::kDontNeed, static_cast<uint64_t>(data - file), n_bytes);
+  };
+  return model.store.prepare(*model.program, plan, runner, model.memory, progress, release);
 }
 
 int32_t decode(engine_session* session, const int32_t* ids, uint64_t n_ids, float* logits,
@@ -42,6 +59,7 @@ int32_t engine_session_create(const engine_model* model, const engine_session_pa
     ENGINE_ASSIGN_OR_RETURN(auto runner, engine::api::make_runner(*model, choice.n_threads));
     choice.key.n_threads = runner->n_threads();
     ENGINE_ASSIGN_OR_RETURN(auto plan, model->plans.get(*model->program, choice.key));
+    ENGINE_ASSIGN_OR_RETURN(auto packed, pack_weights(*model, *plan, runner.get()));
     engine::SessionOptions options;
     options.memory = model->memory;
     options.sequence = choice.sequence;
@@ -51,8 +69,8 @@ int32_t engine_session_create(const engine_model* model, const engine_session_pa
       options.progress = prefill_progress;
       options.progress_user = const_cast<engine_host*>(&model->host);
     }
-    ENGINE_ASSIGN_OR_RETURN(
-        auto made, engine::Session::create(*model->program, std::move(runner), plan, options));
+    ENGINE_ASSIGN_OR_RETURN(auto made, engine::Session::create(*model->program, std::move(packed),
+                                                               std::move(runner), plan, options));
     *session = new engine_session{model, std::move(choice.key), std::move(made)};
     return absl::OkStatus();
   });
@@ -99,6 +117,7 @@ int32_t engine_session_stats_get(const engine_session* session, engine_session_s
     value.decoded_tokens = s.decoded_tokens();
     value.kv_bytes = s.kv_bytes();
     value.bytes_per_token = s.program().bytes_per_token;
+    value.packed_bytes = session->model->store.packed_bytes();
     engine::api::copy_text(engine::target_name(key.target), value.target, sizeof(value.target));
     return engine::api::write_struct(value, stats);
   });

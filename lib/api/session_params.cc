@@ -66,6 +66,10 @@ absl::StatusOr<SessionChoice> read_session_params(const engine_model& model,
     return error(Code::kTooNew, "unknown bits in without_fusions");
   }
   key.fusions = kAllFusions & ~p.without_fusions;
+  if (p.weights != ENGINE_WEIGHTS_PACKED && p.weights != ENGINE_WEIGHTS_STORED) {
+    return error(Code::kArgument, "weights is not an ENGINE_WEIGHTS_ value");
+  }
+  key.packed = p.weights == ENGINE_WEIGHTS_PACKED;
   if (p.kernels != nullptr) key.kernel_pattern = p.kernels;
   choice.n_threads = p.n_threads;
   choice.sequence = p.sequence;

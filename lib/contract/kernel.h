@@ -25,6 +25,7 @@ enum class Layout : uint8_t {
   kNone = 0,
   kStored,  // rows of blocks as in the file
   kRows16,  // strips of 16 rows with a lane per row, as lib/quant/pack.h describes
+  kAny,     // in what is asked for: whichever layout has the row of least cost
 };
 
 // What a kernel is asked for. Fields that an op does not have are left at their defaults.

@@ -124,6 +124,7 @@ struct PlanKey {
   int64_t prefill_chunk = 0;
   uint32_t n_threads = 1;
   uint32_t fusions = kAllFusions;     // fusions that may be used
+  bool packed = true;                 // weights may be packed in the layout of the kernel
   std::string kernel_pattern;         // "" = free choice; see resolve_kernel
   std::vector<SiteMask> layer_sites;  // per layer; empty = no hooks
   SiteMask global_sites = 0;

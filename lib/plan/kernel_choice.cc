@@ -14,10 +14,15 @@ bool same(const KernelKey& a, const KernelKey& b) {
 }  // namespace
 
 KernelChoice::KernelChoice(const Program& program, const PlanKey& key)
-    : program_(program), target_(key.target), kv_(key.kv), pattern_(key.kernel_pattern) {}
+    : program_(program),
+      target_(key.target),
+      kv_(key.kv),
+      packed_(key.packed && key.mode != Mode::kReference),
+      pattern_(key.kernel_pattern) {}
 
 absl::StatusOr<const Resolved*> KernelChoice::resolve(const Step& step) {
-  const KernelKey key = kernel_key(program_, step, kv_);
+  KernelKey key = kernel_key(program_, step, kv_);
+  if (packed_ && key.op == Op::kMatmul) key.layout = Layout::kAny;
   for (const auto& [known, resolved] : known_) {
     if (same(known, key)) return resolved.get();
   }

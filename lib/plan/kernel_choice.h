@@ -28,6 +28,7 @@ class KernelChoice {
   const Program& program_;
   Target target_;
   KvType kv_;
+  bool packed_;
   std::string pattern_;
   bool any_forced_ = false;
   std::vector<std::pair<KernelKey, std::unique_ptr<Resolved>>> known_;

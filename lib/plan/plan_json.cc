@@ -19,17 +19,19 @@ Json tensors_tree(const Program& program, const Plan& plan) {
     const auto row_name = [](int32_t row) {
       return row < 0 ? Json(nullptr) : Json(kernel_rows()[static_cast<size_t>(row)].name);
     };
+    const bool is_packed =
+        kernel_rows()[static_cast<size_t>(choice.kernel)].key.layout == Layout::kRows16;
     tensors.push_back({{"id", choice.weight},
                        {"name", w.name},
                        {"shape", {w.rows, w.cols}},
                        {"dtype", format_info(w.format)->name},
-                       {"layout", w.layout == Layout::kStored ? "stored" : "none"},
+                       {"layout", is_packed ? "repacked" : "stored"},
                        {"bytes", w.rows * w.row_bytes},
                        {"op", op_name(choice.op)},
                        {"kernel", row_name(choice.kernel)},
                        {"runner_up", row_name(choice.runner_up)},
                        {"reason", choice.reason},
-                       {"residency", "mapped"}});
+                       {"residency", is_packed ? "packed" : "mapped"}});
   }
   return tensors;
 }
@@ -126,6 +128,7 @@ Json provenance_tree(const PlanKey& key, const PlanStamp& stamp) {
             {"prefill_chunk", key.prefill_chunk},
             {"n_threads", key.n_threads},
             {"fusions", fusion_names(key.fusions)},
+            {"packed_weights", key.packed},
             {"kernel_pattern", key.kernel_pattern}}},
           {"time", stamp.time_s == 0 ? Json(nullptr) : Json(stamp.time_s)}};
 }

@@ -111,6 +111,9 @@ absl::StatusOr<PlanKey> read_plan_key(const Json& tree, const Program& program) 
   const std::string_view kv = text_of(find_value(tree, {"kv", "type"}));
   if (kv != "f16" && kv != "f32") return bad("kv.type");
   key.kv = kv == "f16" ? KvType::kF16 : KvType::kF32;
+  const Json* packed = find_value(tree, {"provenance", "limits", "packed_weights"});
+  if (packed == nullptr || !packed->is_boolean()) return bad("provenance.limits.packed_weights");
+  key.packed = packed->get<bool>();
   const Json* pattern = find_value(tree, {"provenance", "limits", "kernel_pattern"});
   if (pattern == nullptr || !pattern->is_string()) return bad("provenance.limits.kernel_pattern");
   key.kernel_pattern = text_of(pattern);

@@ -54,7 +54,8 @@ bool fits(const KernelKey& row, const KernelKey& key) {
   switch (key.op) {
     case Op::kEmbed: return row.format == key.format && row.layout == key.layout;
     case Op::kMatmul:
-      return row.format == key.format && row.layout == key.layout && row.act == key.act;
+      return row.format == key.format && row.act == key.act &&
+             (key.layout == Layout::kAny || row.layout == key.layout);
     case Op::kQuantize: return row.act == key.act;
     case Op::kKvStore:
     case Op::kAttention: return row.kv == key.kv;

@@ -66,7 +66,7 @@ template <class Block>
 inline constexpr PackedForm kForm = form_of<Block>();
 
 template <class Block>
-constexpr bool kSameBytes = kForm<Block>.packed_block_bytes() == kStripRows * int64_t{sizeof(Block)};
+constexpr bool kSameBytes = kForm<Block>.packed_block_bytes() == kStripRows* int64_t{sizeof(Block)};
 static_assert(kSameBytes<BlockQ4_0> && kSameBytes<BlockQ4_1> && kSameBytes<BlockQ5_0> &&
               kSameBytes<BlockQ5_1> && kSameBytes<BlockQ8_0>);
 static_assert(kSameBytes<BlockQ2_K> && kSameBytes<BlockQ3_K> && kSameBytes<BlockQ4_K> &&

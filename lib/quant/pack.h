@@ -45,12 +45,12 @@ int64_t packed_bytes(Format format, int64_t rows, int64_t cols);
 // Packs the rows row_begin (a multiple of 16) to row_end (a multiple of 16, or the last row of the matrix).
 // stored: row 0 of the stored matrix, rows at a distance of row_bytes. out: the packed matrix, 64-byte
 // aligned; the strips of these rows are written. Calls for different strips may run at once.
-void pack_rows(Format format, const uint8_t* stored, int64_t row_bytes, int64_t cols, int64_t row_begin,
-               int64_t row_end, uint8_t* out);
+void pack_rows(Format format, const uint8_t* stored, int64_t row_bytes, int64_t cols,
+               int64_t row_begin, int64_t row_end, uint8_t* out);
 
 // The inverse: writes the stored rows row_begin to row_end, of any range, from the packed matrix.
-void unpack_rows(Format format, const uint8_t* packed, int64_t cols, int64_t row_begin, int64_t row_end,
-                 uint8_t* stored, int64_t row_bytes);
+void unpack_rows(Format format, const uint8_t* packed, int64_t cols, int64_t row_begin,
+                 int64_t row_end, uint8_t* stored, int64_t row_bytes);
 
 // Writes the stored block `block` of row `row` to `out`: what a scalar kernel reads.
 void unpack_block(Format format, const uint8_t* packed, int64_t cols, int64_t row, int64_t block,

@@ -45,8 +45,9 @@ std::vector<std::vector<RowRange>> cut_rows(const std::vector<BoundPart>& parts,
 
 class Binder {
  public:
-  Binder(const Plan& plan, const Program& program, KvCache* kv, const ThreadRunner& runner)
-      : plan_(plan), program_(program), kv_(kv), runner_(runner) {}
+  Binder(const Plan& plan, const Program& program, const PackedWeights& packed, KvCache* kv,
+         const ThreadRunner& runner)
+      : plan_(plan), program_(program), packed_(packed), kv_(kv), runner_(runner) {}
 
   absl::Status check_key() const {
     if (plan_.key.mode == Mode::kReference) return misfit("it is one of the reference mode");
@@ -154,7 +155,17 @@ class Binder {
       part.entry = row.entry(plan_.key.target);
       if (part.entry == nullptr) return misfit(absl::StrCat(row.name, " is not available here"));
       if (part.step->weight >= 0) {
-        part.weight = &program_.weights[static_cast<size_t>(part.step->weight)];
+        const auto w = static_cast<size_t>(part.step->weight);
+        part.weight = &program_.weights[w];
+        part.weight_data = part.weight->data;
+        part.weight_row_bytes = part.weight->row_bytes;
+        if (row.key.layout == Layout::kRows16) {
+          if (w >= packed_.size() || packed_[w].data == nullptr) {
+            return misfit(absl::StrCat(part.weight->name, " is not packed"));
+          }
+          part.weight_data = packed_[w].data;
+          part.weight_row_bytes = packed_[w].row_bytes;
+        }
       }
       if (part.step->rope >= 0) {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
@@ -219,6 +230,7 @@ class Binder {
 
   const Plan& plan_;
   const Program& program_;
+  const PackedWeights& packed_;
   KvCache* const kv_;
   const ThreadRunner& runner_;
   const PlanForm* form_ = nullptr;
@@ -228,13 +240,14 @@ class Binder {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BoundPlan>> BoundPlan::bind(std::shared_ptr<const Plan> plan,
-                                                           const Program& program, KvCache* kv,
+                                                           const Program& program,
+                                                           const PackedWeights& packed, KvCache* kv,
                                                            const ThreadRunner& runner,
                                                            const HostMemory& memory) {
   std::unique_ptr<BoundPlan> bound(new BoundPlan());
   bound->plan_ = std::move(plan);
   const Plan& p = *bound->plan_;
-  Binder binder(p, program, kv, runner);
+  Binder binder(p, program, packed, kv, runner);
   ENGINE_RETURN_IF_ERROR(binder.check_key());
   const int64_t bytes = std::max(p.decode.arena.bytes, p.prefill.arena.bytes);
   ENGINE_ASSIGN_OR_RETURN(bound->arena_,

@@ -10,6 +10,7 @@
 #include "lib/base/host_memory.h"
 #include "lib/base/status.h"
 #include "lib/base/thread_runner.h"
+#include "lib/contract/packed.h"
 #include "lib/contract/plan.h"
 #include "lib/contract/step.h"
 #include "lib/session/kv_cache.h"
@@ -36,15 +37,17 @@ struct Place {
 struct BoundPart {
   const Step* step = nullptr;
   KernelEntry entry = nullptr;
-  int32_t kernel = -1;             // row, for the counters
-  const Weight* weight = nullptr;  // nullptr: none
+  int32_t kernel = -1;                   // row, for the counters
+  const Weight* weight = nullptr;        // nullptr: none
+  const uint8_t* weight_data = nullptr;  // in the layout that the kernel reads
+  int64_t weight_row_bytes = 0;
   const RopeRule* rope = nullptr;
   KvLayer kv;                            // kKvStore, kAttention
   const KvGeometry* geometry = nullptr;  // kKvStore, kAttention
   ActType act = ActType::kF32;           // of out
   Place in0, in1, out;
 
-  const float* weight_floats() const { return reinterpret_cast<const float*>(weight->data); }
+  const float* weight_floats() const { return reinterpret_cast<const float*>(weight_data); }
 };
 
 // Rows [begin, end) of a launch's member.
@@ -136,7 +139,8 @@ class BoundPlan {
  public:
   // kPlan when the plan does not fit the program, the cache or the runner; nothing is kept then.
   static absl::StatusOr<std::unique_ptr<BoundPlan>> bind(std::shared_ptr<const Plan> plan,
-                                                         const Program& program, KvCache* kv,
+                                                         const Program& program,
+                                                         const PackedWeights& packed, KvCache* kv,
                                                          const ThreadRunner& runner,
                                                          const HostMemory& memory);
   const Plan& plan() const { return *plan_; }

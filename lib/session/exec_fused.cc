@@ -58,8 +58,8 @@ void norm_rows(const BoundStep& step, ExecContext& c) {
 // Rows [begin, end) of the weight, to out[t][0 .. end - begin).
 void matmul_rows(const BoundPart& p, int64_t begin, int64_t end, const ExecContext& c, float* out,
                  int64_t out_stride) {
-  const MatmulArgs args{p.weight->data + begin * p.weight->row_bytes,
-                        p.weight->row_bytes,
+  const MatmulArgs args{p.weight_data + begin * p.weight_row_bytes,
+                        p.weight_row_bytes,
                         p.weight->cols,
                         0,
                         end - begin,

@@ -8,8 +8,8 @@ namespace {
 
 void embed(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  const EmbedArgs args{p.weight->data, p.weight->row_bytes, p.step->width,  c.ids,
-                       c.n_tokens,     p.step->scale,       p.out.floats(), p.out.stride()};
+  const EmbedArgs args{p.weight_data, p.weight_row_bytes, p.step->width,  c.ids,
+                       c.n_tokens,    p.step->scale,      p.out.floats(), p.out.stride()};
   p.entry(&args);
 }
 
@@ -48,8 +48,8 @@ void quantize(const BoundStep& step, ExecContext& c) {
 void matmul(const BoundStep& step, ExecContext& c) {
   spread_rows(step, c, [&](const RowRange& rows, uint8_t*) {
     const BoundPart& p = step.parts[0];
-    const MatmulArgs args{p.weight->data, p.weight->row_bytes, p.weight->cols,     rows.begin,
-                          rows.end,       p.in0.base,          p.in0.stride_bytes, c.n_tokens,
+    const MatmulArgs args{p.weight_data,  p.weight_row_bytes, p.weight->cols,     rows.begin,
+                          rows.end,       p.in0.base,         p.in0.stride_bytes, c.n_tokens,
                           p.out.floats(), p.out.stride()};
     p.entry(&args);
   });

@@ -11,9 +11,10 @@
 
 namespace engine {
 
-Interpreter::Interpreter(const Program& program, KvCache* kv, ThreadRunner* runner, Hooks* hooks,
-                         HostMemory memory)
+Interpreter::Interpreter(const Program& program, PackedWeights packed, KvCache* kv,
+                         ThreadRunner* runner, Hooks* hooks, HostMemory memory)
     : program_(program),
+      packed_(std::move(packed)),
       kv_(kv),
       runner_(runner),
       hooks_(hooks),
@@ -21,8 +22,8 @@ Interpreter::Interpreter(const Program& program, KvCache* kv, ThreadRunner* runn
       counts_(kernel_rows().size(), 0) {}
 
 absl::Status Interpreter::bind(std::shared_ptr<const Plan> plan) {
-  ENGINE_ASSIGN_OR_RETURN(bound_,
-                          BoundPlan::bind(std::move(plan), program_, kv_, *runner_, memory_));
+  ENGINE_ASSIGN_OR_RETURN(
+      bound_, BoundPlan::bind(std::move(plan), program_, packed_, kv_, *runner_, memory_));
   form_ = &bound_->form(1);
   return absl::OkStatus();
 }

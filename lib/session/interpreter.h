@@ -25,8 +25,8 @@ namespace engine {
 class Interpreter {
  public:
   // All references must outlive the interpreter.
-  Interpreter(const Program& program, KvCache* kv, ThreadRunner* runner, Hooks* hooks,
-              HostMemory memory);
+  Interpreter(const Program& program, PackedWeights packed, KvCache* kv, ThreadRunner* runner,
+              Hooks* hooks, HostMemory memory);
 
   // Takes a plan; on failure the one before stays. Needed before anything runs.
   absl::Status bind(std::shared_ptr<const Plan> plan);
@@ -54,6 +54,7 @@ class Interpreter {
   void prepare(ExecContext* context, const HookRows& rows) const;
 
   const Program& program_;
+  const PackedWeights packed_;
   KvCache* const kv_;
   ThreadRunner* const runner_;
   Hooks* const hooks_;

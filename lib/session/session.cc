@@ -19,7 +19,7 @@ uint64_t monotonic_ns(void*) {
 
 }  // namespace
 
-Session::Session(const Program& program, std::unique_ptr<ThreadRunner> runner,
+Session::Session(const Program& program, PackedWeights packed, std::unique_ptr<ThreadRunner> runner,
                  std::shared_ptr<const Plan> plan, const SessionOptions& options)
     : program_(program),
       options_(options),
@@ -28,16 +28,18 @@ Session::Session(const Program& program, std::unique_ptr<ThreadRunner> runner,
       kv_(program.kv, plan_->key.kv, plan_->key.n_ctx, options.memory),
       hooks_(program, plan_->key.n_ctx, plan_->key.prefill_chunk, options.sequence, options.memory),
       reference_(program, plan_->key.target, &kv_, runner_.get(), options.memory),
-      interpreter_(program, &kv_, runner_.get(), &hooks_, options.memory) {
+      interpreter_(program, std::move(packed), &kv_, runner_.get(), &hooks_, options.memory) {
   reference_.set_hooks(&hooks_);
   reference_.set_kernel_pattern(plan_->key.kernel_pattern);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::create(const Program& program,
+                                                         PackedWeights packed,
                                                          std::unique_ptr<ThreadRunner> runner,
                                                          std::shared_ptr<const Plan> plan,
                                                          const SessionOptions& options) {
-  std::unique_ptr<Session> session(new Session(program, std::move(runner), plan, options));
+  std::unique_ptr<Session> session(
+      new Session(program, std::move(packed), std::move(runner), plan, options));
   ENGINE_RETURN_IF_ERROR(session->bind(std::move(plan)));
   return session;
 }

@@ -33,8 +33,10 @@ struct SessionOptions {
 // Serial: one call at a time, except cancel(), which is safe from any thread and from a signal handler.
 class Session {
  public:
-  // `program` must outlive the session. kPlan when the plan does not fit the program or the runner, kMemory.
+  // `program` and what `packed` points to must outlive the session. kPlan when the plan does not fit the program
+  // or the runner, kMemory.
   static absl::StatusOr<std::unique_ptr<Session>> create(const Program& program,
+                                                         PackedWeights packed,
                                                          std::unique_ptr<ThreadRunner> runner,
                                                          std::shared_ptr<const Plan> plan,
                                                          const SessionOptions& options);
@@ -75,7 +77,7 @@ class Session {
  private:
   enum RunState : int { kIdle, kRunning, kCancelAsked };
 
-  Session(const Program& program, std::unique_ptr<ThreadRunner> runner,
+  Session(const Program& program, PackedWeights packed, std::unique_ptr<ThreadRunner> runner,
           std::shared_ptr<const Plan> plan, const SessionOptions& options);
   bool is_reference() const { return plan_->key.mode == Mode::kReference; }
   absl::Status check_ids(std::span<const int32_t> ids) const;

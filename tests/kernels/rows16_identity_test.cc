@@ -100,7 +100,8 @@ TEST_CASE("unpacking gives the stored bytes back, and packing fills every byte")
         CHECK(packed_bytes(format, rows, c.cols) == (rows + 15) / 16 * 16 * m.row_bytes);
         Bytes back(rows * m.row_bytes);
         unpack_rows(format, m.packed.data(), c.cols, 0, rows, back.data(), m.row_bytes);
-        CHECK(std::memcmp(back.data(), m.stored.data(), static_cast<size_t>(rows * m.row_bytes)) == 0);
+        CHECK(std::memcmp(back.data(), m.stored.data(), static_cast<size_t>(rows * m.row_bytes)) ==
+              0);
         // Strip by strip into another memory: the same, and nothing behind it is touched.
         Bytes again(packed_bytes(format, rows, c.cols));
         std::memset(again.data(), 0x5A, static_cast<size_t>(packed_bytes(format, rows, c.cols)));
@@ -138,8 +139,8 @@ TEST_CASE("every row on packed strips equals the scalar row on the stored matrix
       // Parts of a matrix of an odd and an even number of strips; the rest is left alone.
       for (int64_t strips = 1; strips <= 5; ++strips) {
         const int64_t begin = 16 * (strips % 3);
-        check_case(*row, target, {112, 2 * unit, begin, begin + 16 * strips, strips % 2 == 0 ? 1 : 8},
-                   rng);
+        check_case(*row, target,
+                   {112, 2 * unit, begin, begin + 16 * strips, strips % 2 == 0 ? 1 : 8}, rng);
         check_case(*row, target, {112, 2 * unit, begin, begin + 16 * strips, 1}, rng);
       }
       // More activations than a chunk of tokens holds.

@@ -37,9 +37,7 @@ std::vector<KernelKey> needed_keys() {
   return keys;
 }
 
-bool is_scalar(const KernelRow* row) {
-  return std::string_view(row->name).ends_with("_scalar");
-}
+bool is_scalar(const KernelRow* row) { return std::string_view(row->name).ends_with("_scalar"); }
 
 }  // namespace
 

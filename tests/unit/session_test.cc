@@ -117,7 +117,8 @@ TEST_CASE("case 32: a planted NaN or infinity is an error and leaves the session
     REQUIRE(model.ok());
     auto program = lower(**model);
     REQUIRE(program.ok());
-    Toy toy{{}, nullptr, std::move(*program)};
+    Toy toy;
+    toy.program = std::move(*program);
     const auto session = make_session(toy);
     std::vector<float> logits(320);
     const absl::Status status = session->decode(toy_ids(5), logits.data(), false);

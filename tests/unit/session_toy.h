@@ -8,13 +8,20 @@
 #include <vector>
 
 #include "catch2/catch_test_macros.hpp"
+#include "lib/plan/weight_store.h"
 #include "lib/session/session.h"
 #include "tests/unit/toy_plan.h"
 
 namespace engine {
 
-using Toy = PlanToy;
-inline std::unique_ptr<Toy> make_toy(const ToyModel& spec) { return make_plan_toy(spec); }
+struct Toy : PlanToy {
+  mutable WeightStore store;
+};
+inline std::unique_ptr<Toy> make_toy(const ToyModel& spec) {
+  auto toy = std::make_unique<Toy>();
+  static_cast<PlanToy&>(*toy) = std::move(*make_plan_toy(spec));
+  return toy;
+}
 
 struct Setup {
   Mode mode = Mode::kPlannedFused;
@@ -24,6 +31,7 @@ struct Setup {
   KvType kv = KvType::kF16;
   Target target = cpu_targets().front();
   uint32_t fusions = kAllFusions;
+  bool packed = true;
 };
 
 inline PlanKey key_of(const Setup& setup) {
@@ -35,14 +43,17 @@ inline PlanKey key_of(const Setup& setup) {
   key.prefill_chunk = setup.chunk;
   key.n_threads = setup.threads;
   key.fusions = setup.fusions;
+  key.packed = setup.packed;
   return key;
 }
 
 inline std::unique_ptr<Session> make_session(const Toy& toy, const Setup& setup = {}) {
   auto pool = make_pool(setup.threads);
   REQUIRE(pool.ok());
-  auto session =
-      Session::create(toy.program, std::move(*pool), must_compile(toy.program, key_of(setup)), {});
+  const auto plan = must_compile(toy.program, key_of(setup));
+  auto packed = toy.store.prepare(toy.program, *plan, pool->get(), {}, nullptr, nullptr);
+  REQUIRE(packed.ok());
+  auto session = Session::create(toy.program, std::move(*packed), std::move(*pool), plan, {});
   INFO(session.status().message());
   REQUIRE(session.ok());
   return std::move(*session);
