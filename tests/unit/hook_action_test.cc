@@ -165,6 +165,13 @@ TEST_CASE("add, scale, set, zero, interpolate, clamp on whole rows and parts") {
           const double step = std::fabs(ad * (vd(i) - xd(i)));
           return kHalfUlp * 1.01 * (2.0 * step + std::fabs(xd(i)) + step);
         });
+    const Row mixed = make(with_values(HookAction::kInterpolate, v, alpha), w, parts)(x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (inside(parts, i)) {
+        volatile float product = alpha * (v[i] - x[i]);
+        REQUIRE(mixed[i] == x[i] + product);
+      }
+    }
     HookSpec clamp = hook_spec(HookAction::kClamp, "resid_post");
     clamp.low = -0.25f;
     clamp.high = 0.5f;
@@ -202,6 +209,16 @@ TEST_CASE("project-out takes away the direction") {
           return 1.01 * (dots * term + kHalfUlp * (2.0 * std::fabs(c) * term +
                                                    std::fabs(static_cast<double>(x[i]))));
         });
+    // Product and difference are rounded apart.
+    const Row out = make(with_values(HookAction::kProjectOut, v, alpha), w, shape.parts)(x);
+    const float factor = (alpha * lane_dot(x.data(), v.data(), shape.parts)) /
+                         lane_dot(v.data(), v.data(), shape.parts);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (inside(shape.parts, i)) {
+        volatile float product = factor * v[i];
+        REQUIRE(out[i] == x[i] - product);
+      }
+    }
     // x = v is gone without a rest.
     const Row gone = make(with_values(HookAction::kProjectOut, v), w, shape.parts)(v);
     check_row(

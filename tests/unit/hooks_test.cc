@@ -374,6 +374,22 @@ TEST_CASE("hooks of scopes go with their scope, and no others") {
   CHECK(kit.add(scaled(2, 0)) == d + 1);  // numbers are not used again
 }
 
+TEST_CASE("closing an outer scope leaves an inner one and the session's hooks") {
+  Kit kit;
+  const uint64_t outer = kit.hooks.open_scope(), inner = kit.hooks.open_scope();
+  HookSpec spec = hook_spec(HookAction::kScale, "resid_post", {0});
+  spec.alpha = 2;
+  kit.add(spec);
+  spec.scope = outer;
+  kit.add(spec);
+  spec.scope = inner;
+  kit.add(spec);
+  REQUIRE(kit.hooks.close_scope(outer).ok());
+  CHECK(kit.call(1, 1).at(0, 0) == 40.0f);
+  REQUIRE(kit.hooks.close_scope(inner).ok());
+  CHECK(kit.call(2, 1).at(0, 0) == 40.0f);
+}
+
 TEST_CASE("a removal in two halves can be called off") {
   Kit kit;
   const uint64_t scope = kit.hooks.open_scope();
