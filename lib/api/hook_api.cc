@@ -102,8 +102,10 @@ int32_t engine_hook_site_at(const engine_model* model, uint32_t index,
     engine::api::copy_text(site.name, value.name, sizeof(value.name));
     engine::api::copy_text(site.alias, value.alias, sizeof(value.alias));
     ENGINE_ASSIGN_OR_RETURN(const auto routes, engine::default_routes(*model->program));
-    engine::api::copy_text(engine::site_route_name(routes[index].kind), value.route,
-                           sizeof(value.route));
+    const auto route = routes[static_cast<size_t>(site.site)].kind;
+    if (route != engine::SiteRoute::Kind::kAbsent) {
+      engine::api::copy_text(engine::site_route_name(route), value.route, sizeof(value.route));
+    }
     return engine::api::write_struct(value, info);
   });
 }
