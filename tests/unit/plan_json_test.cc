@@ -135,7 +135,7 @@ TEST_CASE("a changed value is found, whether or not the hash was made to fit") {
     const auto& [path, value] = all[i];
     const bool is_in_layer =
         path.find("/layers/") != std::string::npos || path.starts_with("/tensors/");
-    if (is_in_layer && i % 23 != 0) continue;
+    if (is_in_layer && i % 61 != 0) continue;
     if (path == "/provenance/time" || path == "/hash") continue;
     const Json old = *value;
     change(*value);
