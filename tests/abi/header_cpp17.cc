@@ -20,6 +20,10 @@ int main() {
   engine_session_params session = ENGINE_SESSION_PARAMS_INIT;
   engine_session_stats stats = ENGINE_SESSION_STATS_INIT;
   engine_sampler_params sampler = ENGINE_SAMPLER_PARAMS_INIT;
+  engine_profile_entry profile = ENGINE_PROFILE_ENTRY_INIT;
+  engine_hook_site_info site = ENGINE_HOOK_SITE_INFO_INIT;
+  engine_hook_params hook = ENGINE_HOOK_PARAMS_INIT;
+  engine_hook_stats hook_stats = ENGINE_HOOK_STATS_INIT;
   CHECK(host.struct_size == sizeof(host));
   CHECK(info.struct_size == sizeof(info));
   CHECK(metadata.struct_size == sizeof(metadata));
@@ -27,6 +31,10 @@ int main() {
   CHECK(session.struct_size == sizeof(session));
   CHECK(stats.struct_size == sizeof(stats));
   CHECK(sampler.struct_size == sizeof(sampler));
+  CHECK(profile.struct_size == sizeof(profile));
+  CHECK(site.struct_size == sizeof(site));
+  CHECK(hook.struct_size == sizeof(hook) && hook.alpha == 1.0f && hook.scope == 0);
+  CHECK(hook_stats.struct_size == sizeof(hook_stats));
   engine_model* model = nullptr;
   CHECK_STATUS(kOpen(&params, &model, &error), ENGINE_ARGUMENT);
   CHECK(model == nullptr && error.code == ENGINE_ARGUMENT);

@@ -5,6 +5,40 @@
 #include "abi_toy.h"
 #include "engine.h"
 
+static void check_plan_and_hooks_without_handles(void) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_profile_entry entry = ENGINE_PROFILE_ENTRY_INIT;
+  engine_hook_site_info site = ENGINE_HOOK_SITE_INFO_INIT;
+  engine_hook_params hook_params = ENGINE_HOOK_PARAMS_INIT;
+  engine_hook_stats hook_stats = ENGINE_HOOK_STATS_INIT;
+  engine_plan *plan = (engine_plan *)&error; /* must be set to NULL on failure */
+  const char *name = NULL;
+  uint64_t n = 0;
+  float values[1] = {0};
+  char text[8];
+  CHECK_STATUS(engine_session_fusion_at(NULL, 0, &name, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_profile(NULL, 1, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_profile_at(NULL, 0, &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_site_at(NULL, 0, &site), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_register(NULL, &hook_params, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_remove(NULL, 1, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_scope_open(NULL, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_scope_close(NULL, 1, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_stats_get(NULL, 1, &hook_stats), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_tokens_are(NULL, ENGINE_TOKENS_AUTO), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_unembed(NULL, values, 1, values, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_create(NULL, NULL, NULL, 0, &plan, &error), ENGINE_ARGUMENT);
+  CHECK(plan == NULL && error.code == ENGINE_ARGUMENT);
+  plan = (engine_plan *)&error;
+  CHECK_STATUS(engine_session_plan(NULL, &plan, &error), ENGINE_ARGUMENT);
+  CHECK(plan == NULL);
+  engine_plan_destroy(NULL);
+  CHECK_STATUS(engine_plan_json(NULL, 0, text, 8, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_verify(NULL, "{}", 2, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_diff(NULL, 2, "{}", 2, text, 8, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_diff("{}", 2, NULL, 2, text, 8, &n, &error), ENGINE_ARGUMENT);
+}
+
 /* Calls that need no handle at all. */
 static void check_without_handles(void) {
   engine_error error = ENGINE_ERROR_INIT;
@@ -59,6 +93,7 @@ static void check_without_handles(void) {
   engine_session_cancel(NULL);
   CHECK_STATUS(engine_session_stats_get(NULL, &stats), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_session_kernel_at(NULL, 0, &text, &n), ENGINE_ARGUMENT);
+  check_plan_and_hooks_without_handles();
   CHECK_STATUS(engine_sampler_create(NULL, NULL, &error), ENGINE_ARGUMENT);
   engine_sampler_destroy(NULL);
   CHECK(engine_sampler_seed(NULL) == 0);
@@ -124,6 +159,103 @@ static void check_with_model(engine_model *model) {
   CHECK_STATUS(engine_session_create(model, NULL, NULL, &error), ENGINE_ARGUMENT);
 }
 
+static void check_plan(engine_model *model) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_hook_site_info site = ENGINE_HOOK_SITE_INFO_INIT;
+  engine_hook_params hook = ENGINE_HOOK_PARAMS_INIT;
+  engine_plan *plan = NULL;
+  uint64_t n = 0;
+  char text[8], *json = NULL;
+  CHECK_STATUS(engine_hook_site_at(model, 0, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_site_at(model, UINT32_MAX, &site), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_create(model, NULL, NULL, 0, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_create(model, NULL, NULL, 1, &plan, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_create(model, NULL, &hook, 1, &plan, &error), ENGINE_ARGUMENT);
+  CHECK(plan == NULL); /* the hook names no site */
+  CHECK_STATUS(engine_plan_create(model, NULL, NULL, 0, &plan, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_plan_json(plan, 0, NULL, 8, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_json(plan, 0, text, 8, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_json(plan, 0, NULL, 0, &n, NULL), ENGINE_BUFFER_TOO_SMALL);
+  json = calloc(1, n + 1);
+  if (!json) abort();
+  CHECK_STATUS(engine_plan_json(plan, 0, json, n, &n, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_plan_verify(model, NULL, n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_verify(model, json, 0, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_verify(NULL, json, n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_verify(model, json, n, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_plan_diff(json, n, json, n, NULL, 0, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_plan_diff(json, n, json, n, NULL, 8, &n, &error), ENGINE_ARGUMENT);
+  free(json);
+  engine_plan_destroy(plan);
+}
+
+static void check_hooks(engine_session *session) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_hook_params hook = ENGINE_HOOK_PARAMS_INIT;
+  engine_hook_stats stats = ENGINE_HOOK_STATS_INIT;
+  engine_profile_entry entry = ENGINE_PROFILE_ENTRY_INIT;
+  engine_plan *plan = NULL;
+  const char *name = NULL;
+  uint64_t n = 0;
+  float row[TOY_EMBD] = {0}, logits[TOY_VOCAB];
+  row[0] = 1.0f;
+  CHECK_STATUS(engine_session_fusion_at(session, 0, NULL, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_fusion_at(session, 0, &name, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_fusion_at(session, 6, &name, &n), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_profile_at(session, 0, &entry), ENGINE_ARGUMENT); /* not started */
+  CHECK_STATUS(engine_session_profile(session, 2, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_profile(session, 1, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_session_profile_at(session, 0, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_profile_at(session, UINT32_MAX, &entry), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_plan(session, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_plan(session, &plan, NULL), ENGINE_OK);
+  engine_plan_destroy(plan);
+  CHECK_STATUS(engine_hook_register(session, NULL, &n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT); /* no site */
+  hook.site = "resid_post";
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT); /* no action */
+  hook.action = ENGINE_HOOK_CAPTURE;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT); /* no buffer */
+  hook.action = ENGINE_HOOK_READ;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT); /* no callback */
+  hook.action = ENGINE_HOOK_ADD;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT); /* no values */
+  hook.n_values = TOY_EMBD;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT);
+  hook.action = ENGINE_HOOK_SCALE;
+  hook.n_values = 0;
+  hook.n_layers = 1;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT);
+  hook.n_layers = 0;
+  hook.n_heads = 1;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT);
+  hook.n_heads = 0;
+  hook.n_sequences = 1;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT);
+  hook.n_sequences = 0;
+  hook.position_select = ENGINE_POSITIONS_LIST;
+  hook.n_positions = 1;
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, &error), ENGINE_ARGUMENT);
+  hook.position_select = ENGINE_POSITIONS_ALL;
+  hook.n_positions = 0;
+  CHECK_STATUS(engine_hook_register(session, &hook, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_register(session, &hook, &n, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_hook_stats_get(session, n, NULL), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_stats_get(session, n + 1, &stats), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_remove(session, n + 1, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_remove(session, n, NULL), ENGINE_OK);
+  CHECK_STATUS(engine_hook_remove(session, n, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_scope_open(session, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_scope_close(session, 77, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_scope_close(session, 0, &error), ENGINE_ARGUMENT); /* is the session */
+  CHECK_STATUS(engine_session_tokens_are(session, -1), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_session_tokens_are(session, 4), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_unembed(session, NULL, 1, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_unembed(session, row, 1, NULL, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_unembed(session, row, 0, logits, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_unembed(session, row, 1, logits, NULL), ENGINE_OK);
+}
+
 static void check_with_session(engine_model *model) {
   engine_error error = ENGINE_ERROR_INIT;
   engine_session *session = NULL;
@@ -152,6 +284,7 @@ static void check_with_session(engine_model *model) {
   CHECK_STATUS(engine_session_kernel_at(session, UINT32_MAX, &name, &calls), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_session_kernel_at(session, 0, &name, &calls), ENGINE_OK);
   CHECK(calls > 0 && name && name[0]);
+  check_hooks(session);
   engine_session_destroy(session);
 
   CHECK_STATUS(engine_sampler_create(NULL, &sampler, NULL), ENGINE_OK);
@@ -175,6 +308,7 @@ int main(void) {
   CHECK_STATUS(engine_model_open(&params, &model, &error), ENGINE_OK);
   if (model) {
     check_with_model(model);
+    check_plan(model);
     check_with_session(model);
   } else {
     fprintf(stderr, "%s [%s]\n", error.message, error.name);

@@ -14,6 +14,10 @@ typedef struct later_session_params {
   engine_session_params params;
   uint64_t later_field;
 } later_session_params;
+typedef struct later_hook_params {
+  engine_hook_params params;
+  uint64_t later_field;
+} later_hook_params;
 typedef struct later_sampler_params {
   engine_sampler_params params;
   uint64_t later_field;
@@ -80,7 +84,7 @@ static void check_session_params(const engine_model *model) {
   later.params.target = "no such target";
   CHECK_STATUS(engine_session_create(model, &later.params, &session, &error), ENGINE_OK);
   CHECK_STATUS(engine_session_stats_get(session, &stats), ENGINE_OK);
-  CHECK(stats.n_ctx == 17 && stats.mode == ENGINE_MODE_REFERENCE && stats.target[0]);
+  CHECK(stats.n_ctx == 17 && stats.mode == ENGINE_MODE_PLANNED_FUSED && stats.target[0]);
   engine_session_destroy(session);
 
   const engine_session_params good = ENGINE_SESSION_PARAMS_INIT;
@@ -94,12 +98,34 @@ static void check_session_params(const engine_model *model) {
   bad.mode = 99;
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
   bad = good;
+  bad.mode = -1;
+  CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
+  bad = good;
+  bad.without_fusions = 1u << 6;
+  CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_TOO_NEW);
+  bad = good;
   bad.target = "no such target";
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_DEVICE);
   CHECK(session == NULL && strstr(error.message, "no such target"));
   bad = good;
   bad.n_ctx = UINT32_MAX;
   CHECK(engine_session_create(model, &bad, &session, &error) != ENGINE_OK && session == NULL);
+}
+
+/* A caller of 0.1.0: its session params end before the fields of the plan. */
+static void check_old_session_params(const engine_model *model) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_session *session = NULL;
+  engine_session_stats stats = ENGINE_SESSION_STATS_INIT;
+  engine_session_params params = ENGINE_SESSION_PARAMS_INIT;
+  params.struct_size = offsetof(engine_session_params, kernels);
+  params.mode = ENGINE_MODE_REFERENCE;
+  params.kernels = "no such kernel";
+  params.without_fusions = UINT32_MAX;
+  CHECK_STATUS(engine_session_create(model, &params, &session, &error), ENGINE_OK);
+  CHECK_STATUS(engine_session_stats_get(session, &stats), ENGINE_OK);
+  CHECK(stats.mode == ENGINE_MODE_REFERENCE);
+  engine_session_destroy(session);
 }
 
 static void check_sampler_params(void) {
@@ -169,6 +195,70 @@ static void check_results(const engine_model *model) {
   CHECK(untouched(&old.error, old.error.struct_size, sizeof(old.error)));
 }
 
+static void check_hook_params(const engine_model *model) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_session *session = NULL;
+  engine_plan *plan = NULL;
+  uint64_t hook = 0;
+  const int32_t id = 5;
+  later_hook_params later = {ENGINE_HOOK_PARAMS_INIT, 0};
+  CHECK_STATUS(engine_session_create(model, NULL, &session, &error), ENGINE_OK);
+  later.params.struct_size = (uint32_t)sizeof(later);
+  later.params.action = ENGINE_HOOK_SCALE;
+  later.params.site = "resid_post";
+  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_OK);
+  later.later_field = 1;
+  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_TOO_NEW);
+  CHECK_STATUS(engine_plan_create(model, NULL, &later.params, 1, &plan, &error), ENGINE_TOO_NEW);
+  CHECK(plan == NULL);
+  later.later_field = 0;
+  later.params.struct_size = 0;
+  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_ARGUMENT);
+  later.params.struct_size = (uint32_t)sizeof(engine_hook_params);
+  later.params.capture_flags = 4;
+  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_TOO_NEW);
+
+  engine_hook_stats stats;
+  memset(&stats, 0xA5, sizeof(stats));
+  stats.struct_size = offsetof(engine_hook_stats, prefill_positions);
+  CHECK_STATUS(engine_session_decode(session, &id, 1, NULL, &error), ENGINE_OK);
+  CHECK_STATUS(engine_hook_stats_get(session, hook, &stats), ENGINE_OK);
+  CHECK(stats.calls == TOY_LAYERS && stats.positions == TOY_LAYERS);
+  CHECK(untouched(&stats, stats.struct_size, sizeof(stats)));
+  stats.struct_size = 3;
+  CHECK_STATUS(engine_hook_stats_get(session, hook, &stats), ENGINE_ARGUMENT);
+
+  engine_hook_site_info site;
+  memset(&site, 0xA5, sizeof(site));
+  site.struct_size = offsetof(engine_hook_site_info, width);
+  CHECK_STATUS(engine_hook_site_at(model, 0, &site), ENGINE_OK);
+  CHECK(site.site == 0 && site.per_layer == 0 && site.writable == 1);
+  CHECK(untouched(&site, site.struct_size, sizeof(site)));
+  site.struct_size = 3;
+  CHECK_STATUS(engine_hook_site_at(model, 0, &site), ENGINE_ARGUMENT);
+
+  engine_profile_entry entry;
+  memset(&entry, 0xA5, sizeof(entry));
+  entry.struct_size = offsetof(engine_profile_entry, op);
+  CHECK_STATUS(engine_session_profile(session, 1, &error), ENGINE_OK);
+  CHECK_STATUS(engine_session_decode(session, &id, 1, NULL, &error), ENGINE_OK);
+  CHECK_STATUS(engine_session_profile_at(session, 0, &entry), ENGINE_OK);
+  CHECK(entry.layer == -1 && entry.prefill == 0 && entry.calls == 1);
+  CHECK(untouched(&entry, entry.struct_size, sizeof(entry)));
+  entry.struct_size = 3;
+  CHECK_STATUS(engine_session_profile_at(session, 0, &entry), ENGINE_ARGUMENT);
+  engine_session_destroy(session);
+
+  engine_plan *whole = NULL;
+  uint64_t n = 0;
+  char byte = 0;
+  CHECK_STATUS(engine_plan_create(model, NULL, NULL, 0, &whole, &error), ENGINE_OK);
+  CHECK_STATUS(engine_plan_json(whole, 2, &byte, 1, &n, &error), ENGINE_TOO_NEW);
+  CHECK_STATUS(engine_plan_json(whole, 0, &byte, 1, &n, &error), ENGINE_BUFFER_TOO_SMALL);
+  CHECK(n > 100 && byte == 0);
+  engine_plan_destroy(whole);
+}
+
 static void check_buffers(const engine_model *model) {
   engine_error error = ENGINE_ERROR_INIT;
   const engine_chat_message message = {"user", "the cat", 7};
@@ -229,6 +319,8 @@ int main(void) {
   if (model) {
     check_model_params(&toy);
     check_session_params(model);
+    check_old_session_params(model);
+    check_hook_params(model);
     check_sampler_params();
     check_results(model);
     check_buffers(model);

@@ -416,7 +416,7 @@ def test_layout_list_is_complete():
             field = re.search(r"\(\*(\w+)\)", declaration) or re.search(r"(\w+)(?:\[\d+\])?$", declaration)
             wanted.add(f"{name}, {field.group(1)}")
     for body in re.findall(r"\benum \{(.*?)\};", header, re.S):
-        wanted |= set(re.findall(r"(ENGINE_\w+) = ", body))
+        wanted |= set(re.findall(r"(ENGINE_\w+)\s*=", body))
     assert len(wanted) > 150 and listed == wanted
 
 

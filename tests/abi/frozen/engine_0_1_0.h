@@ -1,0 +1,863 @@
+/* engine.h: the public contract of libengine, and its manual.
+ *
+ * libengine opens a quantised LLM file (GGUF) and decodes it inside your process.
+ *
+ * THE MAP, in the order a newcomer needs it
+ *   open      engine_model_open, engine_model_info_get, engine_model_metadata_*, engine_model_tensor_at
+ *   tokenize  engine_tokenize, engine_detokenize, engine_text_decoder_*, engine_chat_*
+ *   session   engine_session_create
+ *   decode    engine_session_decode, engine_session_position, engine_session_truncate
+ *   sample    engine_sampler_*
+ *   look      engine_session_stats_get, engine_session_kernel_at, engine_model_target_at
+ *
+ * THE VOCABULARY
+ *   shapes     V n_vocab, E n_embd, T positions; every array is dense and row-major.
+ *   ownership  What you pass in is borrowed until the call returns, unless it says otherwise. What you get
+ *              is copied into your memory, or is const with a stated lifetime.
+ *   strings    UTF-8. Inputs given with a length may hold NUL; outputs of unknown length use the two-call
+ *              form: capacity in, size out, and ENGINE_BUFFER_TOO_SMALL with the size that is needed.
+ *   threads    "any" = from any thread at any time; "serial per X" = one call at a time on the same X.
+ *              A model is immutable after opening: all calls that take `const engine_model *` are "any".
+ *   errors     Every failing call returns a code > 0 and, where an engine_error is given (may be NULL),
+ *              fills it. "same" = the handle is as before the call; "undone" = the same, after work was
+ *              rolled back.
+ *   structs    Begin with struct_size; fill them with their ENGINE_..._INIT. They grow only at the end, and
+ *              zero in a field that you do not know means the behaviour that you know.
+ *
+ * The library never exits, prints, raises signals, reads the environment, or keeps process-global state.
+ *
+ * EXAMPLE
+ *   engine_model_params mp = ENGINE_MODEL_PARAMS_INIT;
+ *   engine_model *model; engine_error err = ENGINE_ERROR_INIT;
+ *   mp.path = "model.gguf";
+ *   if (engine_model_open(&mp, &model, &err)) { puts(err.message); return 1; }
+ */
+#ifndef ENGINE_H_
+#define ENGINE_H_
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#if defined(ENGINE_BUILD_SHARED)
+#define ENGINE_API __declspec(dllexport)
+#else
+#define ENGINE_API
+#endif
+#elif defined(__GNUC__)
+#define ENGINE_API __attribute__((visibility("default")))
+#else
+#define ENGINE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version and status --------------------------------------------------------------------------- */
+
+/* Major in the upper 16 bits, minor in the lower. Same major = compatible. */
+#define ENGINE_API_VERSION 0x00000001u
+
+/* Status codes: 0 is success; families are spaced by tens; numbers are never reused. */
+enum {
+  ENGINE_OK = 0,
+  ENGINE_ARGUMENT = 10,         /* a parameter is out of its stated range */
+  ENGINE_TOO_NEW = 11,          /* a struct or flag needs a newer library */
+  ENGINE_BUFFER_TOO_SMALL = 12, /* the needed size was written */
+  ENGINE_FILE_OPEN = 20,        /* the operating system refused to open, map or read */
+  ENGINE_FILE_FORMAT = 21,      /* malformed or hostile content */
+  ENGINE_FILE_UNSUPPORTED = 22, /* well-formed, but a version or type this library does not have */
+  ENGINE_MODEL_ARCHITECTURE = 30, /* unknown architecture */
+  ENGINE_MODEL_KEY = 31,          /* a metadata key is missing, wrongly typed or out of range */
+  ENGINE_MODEL_TENSOR = 32,       /* a tensor is missing, or of a wrong type or shape */
+  ENGINE_TOKENIZER = 33,          /* the vocabulary cannot be used */
+  ENGINE_CHAT_TEMPLATE = 34,      /* the template is absent or not recognised */
+  ENGINE_PLAN = 40,               /* no kernel, or a forced choice that cannot take effect */
+  ENGINE_MEMORY = 50,             /* an allocation failed */
+  ENGINE_DEVICE = 60,             /* the CPU target or device is not available here */
+  ENGINE_DEVICE_LOST = 61,
+  ENGINE_STATE = 70, /* not possible in this state of the handle */
+  ENGINE_CONTEXT_FULL = 71,
+  ENGINE_NONFINITE = 72, /* a NaN or an infinity appeared in the forward pass */
+  ENGINE_CANCELLED = 73,
+  ENGINE_CANNOT_REWIND = 74,
+  ENGINE_HOOK_FAILED = 80,
+  ENGINE_INTERNAL = 90 /* a fault of the library; please report it */
+};
+
+/* Where a failing call says what went wrong. Caller-owned; NULL wherever it is not wanted. */
+typedef struct engine_error {
+  uint32_t struct_size; /* in  */
+  int32_t code;         /* out: the returned status */
+  uint64_t offset;      /* out: file offset in bytes, UINT64_MAX = none */
+  char name[128];       /* out: metadata key or tensor name, "" = none */
+  char message[512];    /* out: one sentence */
+} engine_error;
+#define ENGINE_ERROR_INIT                                     \
+  {                                                           \
+    (uint32_t)sizeof(engine_error), 0, UINT64_MAX, {0}, { 0 } \
+  }
+
+/* engine_api_version: the version of the library that is running.
+ *
+ * Effect   Returns ENGINE_API_VERSION as the library was built; compare its major with the header's.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API uint32_t engine_api_version(void);
+
+/* engine_version_string: a text for people, such as "engine 0.1.0".
+ *
+ * Effect   Returns a constant that lives as long as the library.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API const char *engine_version_string(void);
+
+/* engine_status_name: the name of a status code, such as "FILE_FORMAT".
+ *
+ *   status   in   a code
+ *
+ * Effect   Returns a constant that lives as long as the library; "UNKNOWN" for a number not in the list.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API const char *engine_status_name(int32_t status);
+
+/* ---- host services -------------------------------------------------------------------------------- */
+
+enum { ENGINE_LOG_ERROR = 1, ENGINE_LOG_WARNING = 2, ENGINE_LOG_INFO = 3 };
+enum { ENGINE_PHASE_OPEN = 1, ENGINE_PHASE_PREFILL = 2 };
+
+/* One unit of parallel work; the host calls it once for each index in [0, n_tasks), in any order and from
+ * any threads, and returns when all have returned. */
+typedef void (*engine_task)(void *task_data, uint32_t index);
+
+/* Services of the host. Every member may be NULL: then the library's own is used (no log, aligned heap,
+ * own threads, monotonic clock, no progress). Copied at engine_model_open; `user` must outlive the model.
+ * Callbacks may come from any thread that is inside a call of this library, and must not call it back. */
+typedef struct engine_host {
+  uint32_t struct_size;
+  uint32_t
+      runner_threads; /* how many tasks parallel_for runs at once; 0 = 1. Used with parallel_for only */
+  void *user;         /* first argument of every callback */
+  void (*log)(void *user, int32_t level, const char *text, uint64_t n_bytes);
+  void *(*allocate)(void *user, uint64_t n_bytes, uint64_t alignment); /* NULL = out of memory */
+  void (*release)(void *user, void *block, uint64_t n_bytes, uint64_t alignment);
+  void (*parallel_for)(void *user, uint32_t n_tasks, engine_task task, void *task_data);
+  uint64_t (*clock_ns)(void *user);
+  void (*progress)(void *user, int32_t phase, uint64_t done, uint64_t total);
+} engine_host;
+#define ENGINE_HOST_INIT \
+  { (uint32_t)sizeof(engine_host), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* ---- model: open, close, ask ---------------------------------------------------------------------- */
+
+typedef struct engine_model engine_model; /* immutable weights, vocabulary, metadata */
+
+enum {
+  ENGINE_OPEN_VOCAB_ONLY = 1,    /* no weights needed or read: tokenize works, sessions do not */
+  ENGINE_OPEN_METADATA_ONLY = 2, /* metadata and tensor table only, unknown types accepted */
+  ENGINE_OPEN_PRETOKENIZER_FALLBACK = 4 /* accept an unknown pre-tokenizer; see engine_model_info */
+};
+
+/* A source is exactly one of: path; fd (>= 0) with offset and length; data with length. */
+typedef struct engine_model_params {
+  uint32_t struct_size;
+  uint32_t flags;   /* ENGINE_OPEN_* */
+  const char *path; /* NUL-terminated UTF-8 */
+  const void *data; /* the whole file; borrowed until engine_model_close or release_data */
+  uint64_t length;  /* bytes of data; of fd, 0 = up to its end */
+  uint64_t offset;  /* of fd: first byte of the file inside it */
+  /* Called once: at close, or when opening fails after this struct was read. */
+  void (*release_data)(void *release_user, const void *data, uint64_t length);
+  void *release_user;
+  const engine_host *host; /* NULL = the library's own services */
+  int32_t fd;              /* -1 = none; duplicated, yours to close */
+  uint32_t reserved;
+} engine_model_params;
+#define ENGINE_MODEL_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_model_params), 0, 0, 0, 0, 0, 0, 0, 0, -1, 0 }
+
+/* engine_model_open: map and validate a model file.
+ *
+ *   params   in   struct      source, flags, host services
+ *   model    out  handle      yours to close; NULL on failure
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Weights stay in the mapped file. Nothing is decoded or copied but small vectors and the vocabulary.
+ * Threads  any
+ * Errors   ARGUMENT, TOO_NEW, FILE_OPEN, FILE_FORMAT, FILE_UNSUPPORTED, MODEL_ARCHITECTURE, MODEL_KEY,
+ *          MODEL_TENSOR, TOKENIZER, MEMORY; nothing is leaked
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_open(const engine_model_params *params, engine_model **model,
+                                     engine_error *error);
+
+/* engine_model_close: release a model.
+ *
+ *   model    in   handle      NULL is allowed; all its sessions must be destroyed before
+ *
+ * Effect   Unmaps the file, calls release_data.
+ * Threads  serial per model, and no other call on it afterwards
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_model_close(engine_model *model);
+
+typedef struct engine_model_info {
+  uint32_t struct_size; /* in */
+  int32_t n_vocab;      /* ids that logits cover: rows of the embedding */
+  int32_t n_tokens;     /* ids that the vocabulary names; n_vocab may be larger (padding) */
+  int32_t n_embd;
+  int32_t n_layer;
+  int32_t n_head;
+  int32_t n_head_kv; /* of the first layer */
+  int32_t head_dim_k;
+  int32_t head_dim_v;
+  int32_t n_ff; /* of the first layer */
+  int32_t n_ctx_train;
+  int32_t sliding_window; /* 0 = none */
+  int32_t bos_id;         /* -1 = none */
+  int32_t eos_id;         /* -1 = none */
+  int32_t adds_bos;       /* 1 = the model's default is to begin with BOS */
+  int32_t head_is_tied;   /* 1 = the head is the embedding */
+  int32_t has_weights;    /* 0 after VOCAB_ONLY or METADATA_ONLY */
+  int32_t has_tokenizer;
+  int32_t pretokenizer_fallback; /* 1 = the file's pre-tokenizer is unknown and `default` is used */
+  int32_t n_unused_tensors;      /* tensors in the file that the architecture does not use */
+  uint64_t n_params;             /* weights in the file */
+  uint64_t file_bytes;
+  uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
+  char architecture[32];
+  char name[96];
+  char tokenizer[32];    /* "llama", "gpt2" */
+  char pretokenizer[32]; /* in force; "" where the tokenizer has none */
+  char chat_family[32];  /* "" where the file's template is absent or not recognised */
+} engine_model_info;
+#define ENGINE_MODEL_INFO_INIT                                                                    \
+  {                                                                                               \
+    (uint32_t)sizeof(engine_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0, {0}, {0}, {0}, {0}, {                                                            \
+      0                                                                                           \
+    }                                                                                             \
+  }
+
+/* engine_model_info_get: dimensions and names of a model.
+ *
+ *   model    in   handle
+ *   info     out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   Fields that were not read (VOCAB_ONLY, METADATA_ONLY) are 0 or "".
+ * Threads  any
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_info_get(const engine_model *model, engine_model_info *info);
+
+/* Types of metadata values: the numbers of the GGUF specification. */
+enum {
+  ENGINE_VALUE_U8 = 0,
+  ENGINE_VALUE_I8 = 1,
+  ENGINE_VALUE_U16 = 2,
+  ENGINE_VALUE_I16 = 3,
+  ENGINE_VALUE_U32 = 4,
+  ENGINE_VALUE_I32 = 5,
+  ENGINE_VALUE_F32 = 6,
+  ENGINE_VALUE_BOOL = 7,
+  ENGINE_VALUE_STRING = 8,
+  ENGINE_VALUE_ARRAY = 9,
+  ENGINE_VALUE_U64 = 10,
+  ENGINE_VALUE_I64 = 11,
+  ENGINE_VALUE_F64 = 12
+};
+
+/* One metadata entry. Pointers are const and live until engine_model_close. */
+typedef struct engine_metadata {
+  uint32_t struct_size;
+  int32_t type;         /* ENGINE_VALUE_* */
+  int32_t element_type; /* of an array, else = type */
+  uint32_t reserved;
+  const char *key; /* not NUL-terminated: key_bytes long */
+  uint64_t key_bytes;
+  uint64_t count;      /* elements; 1 for a scalar */
+  const void *data;    /* scalar or packed array, little-endian, unaligned; string: its bytes */
+  uint64_t data_bytes; /* array of strings: use engine_metadata_string */
+} engine_metadata;
+#define ENGINE_METADATA_INIT \
+  { (uint32_t)sizeof(engine_metadata), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* engine_model_metadata_count: how many metadata entries the file has.
+ *
+ *   model    in   handle
+ *
+ * Effect   Returns the count; 0 for NULL.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API uint64_t engine_model_metadata_count(const engine_model *model);
+
+/* engine_model_metadata_at: entry by index, in file order.
+ *
+ *   model    in   handle
+ *   index    in   0 .. count-1
+ *   entry    out  struct      struct_size set by the caller
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_metadata_at(const engine_model *model, uint64_t index,
+                                            engine_metadata *entry);
+
+/* engine_model_metadata_find: entry by key.
+ *
+ *   model    in   handle
+ *   key      in   NUL-terminated
+ *   entry    out  struct      struct_size set by the caller
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT (also: no such key)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_metadata_find(const engine_model *model, const char *key,
+                                              engine_metadata *entry);
+
+/* engine_metadata_string: one string of an array of strings.
+ *
+ *   entry    in   struct      from engine_model_metadata_at or _find
+ *   index    in   0 .. entry->count-1
+ *   text     out  pointer     const, lives until engine_model_close; not NUL-terminated
+ *   n_bytes  out  length
+ *
+ * Effect   Walks the array: O(index).
+ * Threads  any
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_metadata_string(const engine_metadata *entry, uint64_t index,
+                                          const char **text, uint64_t *n_bytes);
+
+typedef struct engine_tensor_info {
+  uint32_t struct_size;
+  uint32_t n_dims;
+  uint64_t dims[4]; /* dims[0] is contiguous; unused = 1 */
+  uint64_t n_bytes;
+  uint64_t file_offset; /* absolute */
+  const char *name;     /* name_bytes long, const, lives until engine_model_close */
+  uint64_t name_bytes;
+  uint32_t type;   /* ggml type id */
+  char format[12]; /* "Q4_K"; "" for an unknown type */
+} engine_tensor_info;
+#define ENGINE_TENSOR_INFO_INIT                                        \
+  {                                                                    \
+    (uint32_t)sizeof(engine_tensor_info), 0, {0}, 0, 0, 0, 0, 0, { 0 } \
+  }
+
+/* engine_model_tensor_count: how many tensors the file has.
+ *
+ *   model    in   handle
+ *
+ * Effect   Returns the count; 0 for NULL.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API uint64_t engine_model_tensor_count(const engine_model *model);
+
+/* engine_model_tensor_at: tensor by index, in file order.
+ *
+ *   model    in   handle
+ *   index    in   0 .. count-1
+ *   info     out  struct      struct_size set by the caller
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_tensor_at(const engine_model *model, uint64_t index,
+                                          engine_tensor_info *info);
+
+/* engine_model_target_at: name of a CPU target that this machine can run, best first.
+ *
+ *   model    in   handle
+ *   index    in   0, 1, ...
+ *
+ * Effect   Returns a constant ("avx3_spr", "avx3_dl", "avx3", "avx2", "neon", ..., last "scalar"), NULL past the end.
+ *          All give the same logits, bit for bit.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API const char *engine_model_target_at(const engine_model *model, uint32_t index);
+
+/* ---- text ----------------------------------------------------------------------------------------- */
+
+enum { ENGINE_BOS_DEFAULT = 0, ENGINE_BOS_NONE = 1, ENGINE_BOS_FORCE = 2 };
+/* Which special tokens are recognised inside text. Text from users should be PLAIN. */
+enum { ENGINE_SPECIAL_PLAIN = 0, ENGINE_SPECIAL_USER_DEFINED = 1, ENGINE_SPECIAL_ALL = 2 };
+enum { /* result flags of engine_tokenize */
+       ENGINE_TOKENIZE_BOS_ADDED = 1,
+       ENGINE_TOKENIZE_EOS_ADDED = 2,
+       ENGINE_TOKENIZE_TEXT_HAD_BOS = 4
+};
+
+/* engine_tokenize: text to ids.
+ *
+ *   model     in   handle
+ *   text      in   char[n_bytes]    any bytes, also invalid UTF-8 and NUL; a byte that a byte-level vocabulary
+ *                                   has no token for (SmolLM2: 0x04 and some more) gives TOKENIZER
+ *   n_bytes   in   bytes
+ *   bos       in   ENGINE_BOS_*     DEFAULT adds BOS where the model wants one and the text has none yet
+ *   special   in   ENGINE_SPECIAL_*
+ *   ids       out  int32_t[capacity]
+ *   capacity  in   count            0 to ask for the size
+ *   n_ids     out  count            written, or needed when BUFFER_TOO_SMALL
+ *   flags     out  ENGINE_TOKENIZE_*  may be NULL
+ *   error     out  struct           may be NULL
+ *
+ * Effect   Nothing is written to ids when they do not fit.
+ * Threads  any
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary), TOKENIZER, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_tokenize(const engine_model *model, const char *text, uint64_t n_bytes,
+                                   int32_t bos, int32_t special, int32_t *ids, uint64_t capacity,
+                                   uint64_t *n_ids, uint32_t *flags, engine_error *error);
+
+/* engine_token_bytes: the raw bytes of one token.
+ *
+ *   model     in   handle
+ *   id        in   0 .. n_vocab-1
+ *   special   in   0 = control tokens give nothing, 1 = they give their text
+ *   bytes     out  char[capacity]   not NUL-terminated, may be part of a UTF-8 character
+ *   capacity  in   bytes            0 to ask for the size
+ *   n_bytes   out  bytes            written, or needed when BUFFER_TOO_SMALL
+ *
+ * Effect   Padding ids beyond the vocabulary give nothing.
+ * Threads  any
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary) (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_token_bytes(const engine_model *model, int32_t id, int32_t special,
+                                      char *bytes, uint64_t capacity, uint64_t *n_bytes);
+
+/* engine_detokenize: ids to text.
+ *
+ *   model     in   handle
+ *   ids       in   int32_t[n_ids]
+ *   n_ids     in   count
+ *   special   in   0 = control tokens give nothing, 1 = they give their text
+ *   text      out  char[capacity]   bytes as the tokens hold them; not NUL-terminated
+ *   capacity  in   bytes            0 to ask for the size
+ *   n_bytes   out  bytes            written, or needed when BUFFER_TOO_SMALL
+ *   error     out  struct           may be NULL
+ *
+ * Effect   The inverse of engine_tokenize: where the vocabulary puts a space before the text, it is removed.
+ * Threads  any
+ * Errors   ARGUMENT (also an id out of range), BUFFER_TOO_SMALL, STATE (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_detokenize(const engine_model *model, const int32_t *ids, uint64_t n_ids,
+                                     int32_t special, char *text, uint64_t capacity,
+                                     uint64_t *n_bytes, engine_error *error);
+
+typedef struct engine_text_decoder
+    engine_text_decoder; /* turns a stream of ids into whole characters */
+
+/* engine_text_decoder_create: start a stream of text.
+ *
+ *   model     in   handle      must outlive the decoder
+ *   special   in   0 = control tokens give nothing, 1 = they give their text
+ *   at_start  in   1 = the stream begins a text (a prefix space is removed), 0 = it continues one
+ *   decoder   out  handle      yours to destroy
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT, STATE (no vocabulary), MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_text_decoder_create(const engine_model *model, int32_t special,
+                                              int32_t at_start, engine_text_decoder **decoder);
+
+/* engine_text_decoder_push: add one token, get the characters that are complete.
+ *
+ *   decoder   in   handle
+ *   id        in   0 .. n_vocab-1
+ *   text      out  pointer     const, NUL-terminated valid UTF-8, lives until the next call on the decoder
+ *   n_bytes   out  bytes
+ *
+ * Effect   Bytes of an unfinished character (at most 3) wait for the next token; invalid ones become U+FFFD.
+ * Threads  serial per decoder
+ * Errors   ARGUMENT, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_text_decoder_push(engine_text_decoder *decoder, int32_t id,
+                                            const char **text, uint64_t *n_bytes);
+
+/* engine_text_decoder_flush: end the stream, get the bytes that never became a character.
+ *
+ *   decoder   in   handle
+ *   bytes     out  pointer     const, raw bytes, lives until the next call on the decoder
+ *   n_bytes   out  bytes       0 .. 3
+ *
+ * Effect   The decoder is at the start of a new, continuing stream.
+ * Threads  serial per decoder
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_text_decoder_flush(engine_text_decoder *decoder, const char **bytes,
+                                             uint64_t *n_bytes);
+
+/* engine_text_decoder_destroy: release a decoder.
+ *
+ *   decoder   in   handle      NULL is allowed
+ *
+ * Effect   —
+ * Threads  serial per decoder
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_text_decoder_destroy(engine_text_decoder *decoder);
+
+enum { /* why a token ends the generation */
+       ENGINE_END_NONE = 0,
+       ENGINE_END_EOS = 1,
+       ENGINE_END_EOT = 2,
+       ENGINE_END_EOM = 3,
+       ENGINE_END_FIM = 4,
+       ENGINE_END_NAME = 5 /* guessed from the token's text; no key names it */
+};
+
+/* engine_token_end_reason: does this token end a generation, and why.
+ *
+ *   model    in   handle
+ *   id       in   a token
+ *
+ * Effect   Returns ENGINE_END_*; ENGINE_END_NONE for any other token and for NULL.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_token_end_reason(const engine_model *model, int32_t id);
+
+typedef struct engine_chat_message {
+  const char *role; /* NUL-terminated: "system", "user", "assistant" */
+  const char *content;
+  uint64_t content_bytes;
+} engine_chat_message;
+
+/* engine_chat_template: the file's own template, as its author wrote it (Jinja).
+ *
+ *   model    in   handle
+ *   text     out  pointer     const, lives until engine_model_close; not NUL-terminated
+ *   n_bytes  out  bytes
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT, CHAT_TEMPLATE (the file has none)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_chat_template(const engine_model *model, const char **text,
+                                        uint64_t *n_bytes);
+
+/* engine_chat_tokenize: a conversation to the ids that the model was trained on.
+ *
+ *   model      in   handle
+ *   messages   in   struct[n_messages]
+ *   n_messages in   count       1 ..
+ *   generate   in   1 = end with the header of an assistant turn, so that decoding answers
+ *   ids        out  int32_t[capacity]
+ *   capacity   in   count       0 to ask for the size
+ *   n_ids      out  count       written, or needed when BUFFER_TOO_SMALL
+ *   error      out  struct      may be NULL
+ *
+ * Effect   Renders the file's template natively. Content never becomes a control token; one BOS where the model
+ *          wants one.
+ * Threads  any
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary), CHAT_TEMPLATE (absent, not recognised, or a role
+ *          or order that it refuses), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_chat_tokenize(const engine_model *model,
+                                        const engine_chat_message *messages, uint64_t n_messages,
+                                        int32_t generate, int32_t *ids, uint64_t capacity,
+                                        uint64_t *n_ids, engine_error *error);
+
+/* engine_chat_render: the same conversation as text, equal to what the Jinja template gives.
+ *
+ *   model      in   handle
+ *   messages   in   struct[n_messages]
+ *   n_messages in   count       1 ..
+ *   generate   in   1 = end with the header of an assistant turn
+ *   text       out  char[capacity]   not NUL-terminated
+ *   capacity   in   bytes       0 to ask for the size
+ *   n_bytes    out  bytes       written, or needed when BUFFER_TOO_SMALL
+ *   error      out  struct      may be NULL
+ *
+ * Effect   For looking at; tokenize with engine_chat_tokenize, which keeps content apart from control text.
+ * Threads  any
+ * Errors   as engine_chat_tokenize
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_chat_render(const engine_model *model,
+                                      const engine_chat_message *messages, uint64_t n_messages,
+                                      int32_t generate, char *text, uint64_t capacity,
+                                      uint64_t *n_bytes, engine_error *error);
+
+/* ---- session: decode ------------------------------------------------------------------------------ */
+
+typedef struct engine_session engine_session; /* one sequence: its KV cache and scratch memory */
+
+enum { ENGINE_KV_F16 = 0, ENGINE_KV_F32 = 1 };
+enum { ENGINE_MODE_DEFAULT = 0, ENGINE_MODE_REFERENCE = 1 };
+
+typedef struct engine_session_params {
+  uint32_t struct_size;
+  uint32_t n_ctx; /* positions; 0 = the smaller of 4096 and what the model was trained for */
+  uint32_t
+      n_threads; /* 0 = what affinity and the host's runner allow; 1 = the caller's thread only */
+  uint32_t
+      prefill_chunk; /* tokens that go through the layers at once; 0 = 128. Never changes a logit */
+  int32_t kv_type;   /* ENGINE_KV_* */
+  int32_t mode;      /* ENGINE_MODE_*; DEFAULT is today REFERENCE, the only one */
+  const char *
+      target; /* CPU target to force (engine_model_target_at), NULL = best. Never changes a logit */
+} engine_session_params;
+#define ENGINE_SESSION_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0 }
+
+/* engine_session_create: an empty sequence.
+ *
+ *   model    in   handle      must outlive the session
+ *   params   in   struct      NULL = defaults
+ *   session  out  handle      yours to destroy; NULL on failure
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Allocates the KV cache; starts n_threads - 1 threads unless the host has a runner.
+ * Threads  any
+ * Errors   ARGUMENT, TOO_NEW, STATE (opened without weights), PLAN, DEVICE (target not here), MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_create(const engine_model *model,
+                                         const engine_session_params *params,
+                                         engine_session **session, engine_error *error);
+
+/* engine_session_destroy: release a session.
+ *
+ *   session  in   handle      NULL is allowed
+ *
+ * Effect   Joins its threads.
+ * Threads  serial per session, and no other call on it afterwards
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_session_destroy(engine_session *session);
+
+/* engine_session_decode: append tokens and compute logits for the last one.
+ *
+ *   session  in   handle
+ *   ids      in   int32_t[n_ids]   each in [0, n_vocab); borrowed until return
+ *   n_ids    in   count            1 .. remaining context
+ *   logits   out  float[n_vocab]   unnormalised log-probabilities; caller's memory; NULL = not wanted
+ *   error    out  struct           may be NULL
+ *
+ * Effect   position += n_ids; KV extended.
+ * Threads  serial per session. Blocks.
+ * Errors   ARGUMENT (same), CONTEXT_FULL (same), NONFINITE (undone), CANCELLED (undone), MEMORY (undone)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_decode(engine_session *session, const int32_t *ids,
+                                         uint64_t n_ids, float *logits, engine_error *error);
+
+/* engine_session_decode_all: append tokens and compute logits for every one of them.
+ *
+ *   session  in   handle
+ *   ids      in   int32_t[n_ids]   each in [0, n_vocab); borrowed until return
+ *   n_ids    in   count            1 .. remaining context
+ *   logits   out  float[n_ids][n_vocab]   row i: after ids[0..i]; caller's memory
+ *   error    out  struct           may be NULL
+ *
+ * Effect   As engine_session_decode; the last row has the same bits.
+ * Threads  serial per session. Blocks.
+ * Errors   as engine_session_decode
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_decode_all(engine_session *session, const int32_t *ids,
+                                             uint64_t n_ids, float *logits, engine_error *error);
+
+/* engine_session_position: how many tokens the session holds.
+ *
+ *   session  in   handle
+ *
+ * Effect   Returns the count; 0 for NULL.
+ * Threads  serial per session
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API uint64_t engine_session_position(const engine_session *session);
+
+/* engine_session_truncate: forget all tokens from position n on.
+ *
+ *   session  in   handle
+ *   n        in   0 .. position
+ *
+ * Effect   position = n; what is decoded next gives the bits of a session that never went further.
+ * Threads  serial per session
+ * Errors   ARGUMENT (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_truncate(engine_session *session, uint64_t n);
+
+/* engine_session_cancel: stop the decode that is running, if one is.
+ *
+ *   session  in   handle
+ *
+ * Effect   The running engine_session_decode returns CANCELLED, undone; without one nothing happens and
+ *          the next decode is not affected.
+ * Threads  any, also from a signal handler
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_session_cancel(engine_session *session);
+
+typedef struct engine_session_stats {
+  uint32_t struct_size; /* in */
+  int32_t mode;         /* the mode that runs */
+  uint32_t n_threads;
+  uint32_t n_ctx;
+  uint64_t decoded_tokens; /* tokens appended so far, whatever was truncated later */
+  uint64_t kv_bytes;
+  uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
+  char target[16];          /* CPU target in use */
+} engine_session_stats;
+#define ENGINE_SESSION_STATS_INIT                                   \
+  {                                                                 \
+    (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, { 0 } \
+  }
+
+/* engine_session_stats_get: what a session is and what it has done.
+ *
+ *   session  in   handle
+ *   stats    out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   —
+ * Threads  serial per session
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_stats_get(const engine_session *session,
+                                            engine_session_stats *stats);
+
+/* engine_session_kernel_at: a kernel that has run in this session, with its count: the proof of what ran.
+ *
+ *   session  in   handle
+ *   index    in   0, 1, ...
+ *   name     out  pointer     constant, such as "matmul_q4_1_q8x32__cpu_hwy"
+ *   calls    out  count       executions so far, all threads
+ *
+ * Effect   Rows with zero executions are not listed.
+ * Threads  serial per session
+ * Errors   ARGUMENT (also: index past the end)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_kernel_at(const engine_session *session, uint32_t index,
+                                            const char **name, uint64_t *calls);
+
+/* ---- sampling ------------------------------------------------------------------------------------- */
+
+typedef struct engine_sampler engine_sampler; /* parameters, history for penalties, random state */
+
+/* Applied in this order: penalties, top_k, top_p, min_p, temperature, draw. */
+typedef struct engine_sampler_params {
+  uint32_t struct_size;
+  uint32_t
+      has_seed; /* 0 = a seed is drawn from the operating system (engine_sampler_seed tells it) */
+  uint64_t seed;
+  float temperature;       /* <= 0 = greedy: the largest logit, ties to the lowest id */
+  int32_t top_k;           /* keep the k largest; <= 0 = off */
+  float top_p;             /* keep the shortest prefix with sum >= top_p; >= 1 = off */
+  float min_p;             /* keep p >= min_p * p_max; <= 0 = off */
+  float repeat_penalty;    /* z > 0 ? z / r : z * r for each token in the window; 1 or 0 = off */
+  float frequency_penalty; /* z -= f * count; 0 = off */
+  float presence_penalty;  /* z -= s where count > 0; 0 = off */
+  int32_t penalty_last_n;  /* window in accepted tokens; 0 = penalties off, -1 = all */
+} engine_sampler_params;
+#define ENGINE_SAMPLER_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_sampler_params), 0, 0, 0.0f, 0, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f, 64 }
+
+/* engine_sampler_create: a sampler; the initialiser's values are greedy.
+ *
+ *   params   in   struct      NULL = greedy
+ *   sampler  out  handle      yours to destroy
+ *   error    out  struct      may be NULL
+ *
+ * Effect   —
+ * Threads  any
+ * Errors   ARGUMENT (a NaN, top_p < 0, repeat_penalty < 0, ...), TOO_NEW, MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_sampler_create(const engine_sampler_params *params,
+                                         engine_sampler **sampler, engine_error *error);
+
+/* engine_sampler_destroy: release a sampler.
+ *
+ *   sampler  in   handle      NULL is allowed
+ *
+ * Effect   —
+ * Threads  serial per sampler
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_sampler_destroy(engine_sampler *sampler);
+
+/* engine_sampler_seed: the seed in use, given or drawn.
+ *
+ *   sampler  in   handle
+ *
+ * Effect   Returns the seed; 0 for NULL.
+ * Threads  serial per sampler
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API uint64_t engine_sampler_seed(const engine_sampler *sampler);
+
+/* engine_sampler_accept: tell the penalties about a token (of the prompt, or chosen elsewhere).
+ *
+ *   sampler  in   handle
+ *   id       in   0 ..
+ *
+ * Effect   Enters the history.
+ * Threads  serial per sampler
+ * Errors   ARGUMENT, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_sampler_accept(engine_sampler *sampler, int32_t id);
+
+/* engine_sampler_sample: choose the next token and accept it.
+ *
+ *   sampler  in   handle
+ *   logits   in   float[n_vocab]   not changed
+ *   n_vocab  in   count
+ *   id       out  the token
+ *   error    out  struct           may be NULL
+ *
+ * Effect   One random number per call unless greedy; equal seed, logits and history give equal tokens everywhere.
+ * Threads  serial per sampler
+ * Errors   ARGUMENT, NONFINITE (a NaN or +infinity among the logits, or no finite one) (same), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_sampler_sample(engine_sampler *sampler, const float *logits,
+                                         uint64_t n_vocab, int32_t *id, engine_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* ENGINE_H_ */
