@@ -1,11 +1,12 @@
 """The engine through ctypes, as the parity tests use it: open, tokenize, sessions, logits of every
-position.
+position, counters, plans. Hooks are in engine_hooks.py.
 
 The library is $ENGINE_LIB, else build/release/lib/libengine.so. Structs follow include/engine.h;
 each begins with its size.
 """
 
 import ctypes as C
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KV = {"f16": 0, "f32": 1}
+MODE = {"default": 0, "reference": 1, "planned": 2, "planned-fused": 3}
+MODES = ["reference", "planned", "planned-fused"]
+FUSION = {f"F{i + 1}": 1 << i for i in range(6)}
 BOS = {"default": 0, "none": 1, "force": 2}
 SPECIAL = {"plain": 0, "user_defined": 1, "all": 2}
 BUFFER_TOO_SMALL = 12
@@ -83,6 +87,9 @@ class SessionParams(Sized):
         ("kv_type", C.c_int32),
         ("mode", C.c_int32),
         ("target", C.c_char_p),
+        ("kernels", C.c_char_p),
+        ("without_fusions", C.c_uint32),
+        ("sequence", C.c_int32),
     ]
 
 
@@ -97,6 +104,19 @@ class SessionStats(Sized):
         ("bytes_per_token", C.c_uint64),
         ("target", C.c_char * 16),
     ]
+
+
+class ProfileEntry(Sized):
+    _fields_ = (
+        [
+            ("struct_size", C.c_uint32),
+            ("layer", C.c_int32),
+            ("prefill", C.c_int32),
+            ("fusions", C.c_uint32),
+        ]
+        + [(n, C.c_uint64) for n in "calls total_ns median_ns p95_ns bytes".split()]
+        + [("op", C.c_char * 64), ("tensor", C.c_char * 96), ("kernel", C.c_char * 64)]
+    )
 
 
 class EngineError(Exception):
@@ -151,6 +171,18 @@ def load():
         ("engine_session_truncate", i32, [p, u64]),
         ("engine_session_stats_get", i32, [p, C.POINTER(SessionStats)]),
         ("engine_session_kernel_at", i32, [p, C.c_uint32, C.POINTER(C.c_char_p), C.POINTER(u64)]),
+        ("engine_session_fusion_at", i32, [p, C.c_uint32, C.POINTER(C.c_char_p), C.POINTER(u64)]),
+        ("engine_session_profile", i32, [p, i32, C.POINTER(Error)]),
+        ("engine_session_profile_at", i32, [p, C.c_uint32, C.POINTER(ProfileEntry)]),
+        ("engine_session_plan", i32, [p, C.POINTER(p), C.POINTER(Error)]),
+        ("engine_session_tokens_are", i32, [p, i32]),
+        ("engine_unembed", i32, [p, floats, u64, floats, C.POINTER(Error)]),
+        ("engine_plan_destroy", None, [p]),
+        (
+            "engine_plan_json",
+            i32,
+            [p, C.c_uint32, C.c_char_p, u64, C.POINTER(u64), C.POINTER(Error)],
+        ),
     ]:
         f = getattr(lib, name)
         f.restype, f.argtypes = result, args
@@ -160,6 +192,41 @@ def load():
 def _check(code, error):
     if code:
         raise EngineError(code, error)
+
+
+def plan_json(lib, plan):
+    """The plan as a dict; destroys it."""
+    n, error = C.c_uint64(), Error()
+    lib.engine_plan_json(plan, 0, None, 0, C.byref(n), C.byref(error))
+    text = C.create_string_buffer(n.value)
+    code = lib.engine_plan_json(plan, 0, text, n.value, C.byref(n), C.byref(error))
+    lib.engine_plan_destroy(plan)
+    _check(code, error)
+    return json.loads(text.raw[: n.value])
+
+
+def session_params(
+    kv="f16",
+    n_ctx=0,
+    threads=1,
+    chunk=0,
+    target=None,
+    mode="default",
+    without=(),
+    kernels=None,
+    sequence=0,
+):
+    return SessionParams(
+        n_ctx=n_ctx,
+        n_threads=threads,
+        prefill_chunk=chunk,
+        kv_type=KV[kv],
+        mode=MODE[mode],
+        target=target.encode() if target else None,
+        kernels=kernels.encode() if kernels else None,
+        without_fusions=sum(FUSION[f] for f in without),
+        sequence=sequence,
+    )
 
 
 def _ids(values):
@@ -234,15 +301,11 @@ class Model:
 
 
 class Session:
-    def __init__(self, model, kv="f16", n_ctx=0, threads=1, chunk=0, target=None):
+    """Options: those of session_params."""
+
+    def __init__(self, model, **options):
         self.model, self.lib, self.handle, error = model, model.lib, C.c_void_p(), Error()
-        params = SessionParams(
-            n_ctx=n_ctx,
-            n_threads=threads,
-            prefill_chunk=chunk,
-            kv_type=KV[kv],
-            target=target.encode() if target else None,
-        )
+        params = session_params(**options)
         _check(
             self.lib.engine_session_create(
                 model.handle, C.byref(params), C.byref(self.handle), C.byref(error)
@@ -312,4 +375,56 @@ class Session:
             == 0
         ):
             out[name.value.decode()] = calls.value
+        return out
+
+    def fusions(self):
+        """"F1" .. "F6" -> executions."""
+        out, name, calls = {}, C.c_char_p(), C.c_uint64()
+        for i in range(6):
+            assert (
+                self.lib.engine_session_fusion_at(self.handle, i, C.byref(name), C.byref(calls))
+                == 0
+            )
+            out[name.value.decode().split()[0]] = calls.value
+        return out
+
+    def plan(self):
+        plan, error = C.c_void_p(), Error()
+        _check(
+            self.lib.engine_session_plan(self.handle, C.byref(plan), C.byref(error)),
+            error,
+        )
+        return plan_json(self.lib, plan)
+
+    def profile(self, enable):
+        error = Error()
+        _check(self.lib.engine_session_profile(self.handle, enable, C.byref(error)), error)
+
+    def profile_lines(self):
+        out, entry = [], ProfileEntry()
+        while (
+            self.lib.engine_session_profile_at(self.handle, len(out), C.byref(entry)) == 0
+        ):
+            out.append(entry)
+            entry = ProfileEntry()
+        return out
+
+    def tokens_are(self, kind):
+        """0 auto, 1 prompt, 2 part of a prompt, 3 generated."""
+        assert self.lib.engine_session_tokens_are(self.handle, kind) == 0
+
+    def unembed(self, rows):
+        rows = np.ascontiguousarray(rows, np.float32)
+        out, error = np.empty((len(rows), self.model.info.n_vocab), np.float32), Error()
+        pointer = C.POINTER(C.c_float)
+        _check(
+            self.lib.engine_unembed(
+                self.handle,
+                rows.ctypes.data_as(pointer),
+                len(rows),
+                out.ctypes.data_as(pointer),
+                C.byref(error),
+            ),
+            error,
+        )
         return out

@@ -5,7 +5,8 @@
 
 Written from the descriptions of the two families, one position block at a time, with no thought of
 speed. Weights of any type are decoded to float32 exactly and then used in float64. `kv="f16"`
-rounds keys and values as an f16 cache does.
+rounds keys and values as an f16 cache does. `sites()` gives every hook site of the pass, and
+`change` lets a test intervene at one.
 """
 
 import mmap
@@ -125,11 +126,20 @@ class Reference:
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.n_rot = self.key("rope.dimension_count", self.head_dim)
         self.gemma = self.arch == "gemma3"
+        self.seen = None  # (site, layer) -> [T, width], while sites() runs
+        self.change = None  # (site, layer, value [T, width]) -> value: an intervention
 
     def key(self, name, default=None):
         value = self.overrides.get(name, self.file.keys.get(f"{self.arch}.{name}", default))
         assert value is not None, name
         return value
+
+    def at(self, site, layer, x):
+        """The value of a site: recorded, then changed."""
+        flat = x.reshape(len(x), -1)
+        if self.seen is not None:
+            self.seen[site, layer] = flat.copy()
+        return x if self.change is None else self.change(site, layer, flat).reshape(x.shape)
 
     def w(self, name):
         return self.file.tensor(name).astype(np.float64)
@@ -162,31 +172,41 @@ class Reference:
         q = self.linear(x, p + "attn_q").reshape(n, self.n_head, self.head_dim)
         k = self.linear(x, p + "attn_k").reshape(n, self.n_head_kv, self.head_dim)
         v = self.linear(x, p + "attn_v").reshape(n, self.n_head_kv, -1)
+        q, k, v = self.at("q", layer, q), self.at("k", layer, k), self.at("v", layer, v)
         if p + "attn_q_norm.weight" in self.file:
             q = rms_norm(q, self.w(p + "attn_q_norm.weight"), self.eps)
             k = rms_norm(k, self.w(p + "attn_k_norm.weight"), self.eps)
+            q, k = self.at("q_norm", layer, q), self.at("k_norm", layer, k)
         angles = self.angles(layer, n)
-        q, k = rotate(q, angles, not self.gemma), rotate(k, angles, not self.gemma)
+        q = self.at("q_rope", layer, rotate(q, angles, not self.gemma))
+        k = self.at("k_rope", layer, rotate(k, angles, not self.gemma))
         if kv == "f16":
             k, v = k.astype(np.float16).astype(np.float64), v.astype(np.float16).astype(np.float64)
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
         visible = distance >= 0
         if self.is_local(layer):
             visible &= distance < self.key("attention.sliding_window")
-        out = []
+        out, all_scores, patterns = [], [], []
         for head in range(self.n_head):
             g = head // (self.n_head // self.n_head_kv)
             scores = np.where(visible, q[:, head] @ k[:, g].T / np.sqrt(self.head_dim), -np.inf)
             e = np.exp(scores - scores.max(axis=1, keepdims=True))
-            out.append(e / e.sum(axis=1, keepdims=True) @ v[:, g])
-        return self.linear(np.concatenate(out, axis=1), p + "attn_output")
+            pattern = e / e.sum(axis=1, keepdims=True)
+            all_scores.append(scores)
+            patterns.append(pattern)
+            out.append(pattern @ v[:, g])
+        if self.seen is not None:  # [T, heads * T]; the engine's rows have n_ctx keys a head
+            self.seen["attn_scores", layer] = np.concatenate(all_scores, axis=1)
+            self.seen["attn_pattern", layer] = np.concatenate(patterns, axis=1)
+        z = self.at("attn_z", layer, np.concatenate(out, axis=1))
+        return self.linear(z, p + "attn_output")
 
     def feed_forward(self, layer, x):
         p = f"blk.{layer}."
         act = gelu_tanh if self.gemma else silu
-        return self.linear(
-            act(self.linear(x, p + "ffn_gate")) * self.linear(x, p + "ffn_up"), p + "ffn_down"
-        )
+        gate = self.at("ffn_gate", layer, self.linear(x, p + "ffn_gate"))
+        up = self.at("ffn_up", layer, self.linear(x, p + "ffn_up"))
+        return self.linear(self.at("ffn_act", layer, act(gate) * up), p + "ffn_down")
 
     def hidden(self, ids, kv="f32"):
         """Residual stream after the last block, [T, E]."""
@@ -194,30 +214,40 @@ class Reference:
         x = self.file.tensor("token_embd.weight")[np.asarray(ids)].astype(np.float64)
         if self.gemma:
             x = x * np.float64(np.float32(np.sqrt(self.n_embd)))
+        x = self.at("embed", -1, x)
         for layer in range(self.n_layer):
             p = f"blk.{layer}."
-            branch = self.attention(
-                layer, rms_norm(x, self.w(p + "attn_norm.weight"), self.eps), kv
-            )
+            x = self.at("resid_pre", layer, x)
+            normed = rms_norm(x, self.w(p + "attn_norm.weight"), self.eps)
+            branch = self.attention(layer, self.at("attn_norm", layer, normed), kv)
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_attention_norm.weight"), self.eps)
-            x = x + branch
-            branch = self.feed_forward(layer, rms_norm(x, self.w(p + "ffn_norm.weight"), self.eps))
+            x = self.at("resid_mid", layer, x + self.at("attn_out", layer, branch))
+            normed = rms_norm(x, self.w(p + "ffn_norm.weight"), self.eps)
+            branch = self.feed_forward(layer, self.at("ffn_norm", layer, normed))
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_ffw_norm.weight"), self.eps)
-            x = x + branch
+            x = self.at("resid_post", layer, x + self.at("ffn_out", layer, branch))
         return x
 
     def logits(self, ids, kv="f32"):
         """Logits [T, V] in float64."""
         x = rms_norm(self.hidden(ids, kv), self.w("output_norm.weight"), self.eps)
+        x = self.at("final_norm", -1, x)
         head = self.file.tensor(
             "output.weight" if "output.weight" in self.file else "token_embd.weight"
         )
         parts = [x @ head[i : i + 8192].astype(np.float64).T for i in range(0, len(head), 8192)]
-        y = np.concatenate(parts, axis=1)
+        y = self.at("logits_raw", -1, np.concatenate(parts, axis=1))
         cap = self.key("final_logit_softcapping", 0.0) if self.gemma else 0.0
-        return cap * np.tanh(y / cap) if cap else y
+        return self.at("logits", -1, cap * np.tanh(y / cap) if cap else y)
+
+    def sites(self, ids, kv="f32"):
+        """(site, layer) -> [T, width] of every hook site; layer -1 outside the layers."""
+        self.seen = {}
+        self.logits(ids, kv)
+        seen, self.seen = self.seen, None
+        return seen
 
 
 if __name__ == "__main__":
