@@ -6,32 +6,34 @@
 
 #include "common/cli.h"
 #include "common/generation.h"
+#include "common/profile_table.h"
 #include "common/read_bandwidth.h"
+#include "common/session_options.h"
 
 static const char kDefaultPrompt[] = "The capital of France is";
 
 static const char kUsage[] =
     "decode_proxy MODEL [options]: speed and fingerprint of greedy decoding\n"
     "\n"
-    "  --tokens N        tokens to decode (default 32)\n"
-    "  --threads N       threads (default: all cores that this process may use)\n"
-    "  --mode NAME       execution mode: reference (default)\n"
-    "  --target NAME     CPU target to force (default: the best one here)\n"
-    "  --chunk N         tokens of the prompt that go through the layers at once (default 128)\n"
-    "  --ctx N           context in tokens (default: up to 4096, as the model was trained)\n"
-    "  --kv TYPE         f16 (default) or f32\n"
+    "  --tokens N        tokens to decode (default 32)\n" SESSION_USAGE
     "  --prompt TEXT     another prompt than \"The capital of France is\"; coherence is then na\n"
     "  --signature       a hash over all ids and logit bits\n"
     "  --skip-bandwidth  do not measure the read bandwidth; its fields are na\n"
+    "  --profile-operators  time, bytes and share of the token by operator; costs two clock reads each\n"
+    "  --profile-layers  the same, and by layer\n"
+    "  --plan-out FILE   write the plan that was obeyed as JSON\n"
     "  --json            one JSON object instead of the line\n"
     "\n"
     "A first session with the same options warms up and is thrown away. Prints one line:\n"
-    "DECODE_PROXY tok_s= prefill_tok_s= mode= threads= tokens= bytes_per_token= gb_s=\n"
+    "DECODE_PROXY tok_s= prefill_tok_s= mode= fusions= threads= tokens= bytes_per_token= gb_s=\n"
     "  read_bandwidth_gb_s= roofline= target= coherence=0|1|na [signature=]\n"
     "tok_s        decode steps (with the choice of the token) a second; prefill is apart\n"
     "gb_s         tok_s * bytes_per_token, 10^9 bytes\n"
     "roofline     gb_s in percent of read_bandwidth_gb_s: the best plain read of 512 MiB by as\n"
     "             many threads in this run\n"
+    "mode         the mode that ran, by the session's own word and its counters; with any other than\n"
+    "             was asked for the program fails\n"
+    "fusions      those that ran, such as F1+F3, or none\n"
     "coherence    1 = the text contains \"Paris\"; na = other prompt, or a file without "
     "vocabulary,\n"
     "             which decodes fixed ids\n"
@@ -39,21 +41,25 @@ static const char kUsage[] =
     "for\n"
     "             each token the bits of all logits that it was chosen from, and its id; last the\n"
     "             bits of the logits after the last token\n"
-    "JSON: the same fields (na is null), text, ids, context and kernels with their counts.\n"
+    "JSON: the same fields (na is null), text, ids, context, kernels and fusions with their counts,\n"
+    "profile. Of a profile: median and p95 are added over the layers of a row; \"between\" is the\n"
+    "time of a token that is in no operator.\n"
     "Status: 0 = done, 1 = failed, 2 = wrong command line, 3 = decoded, but coherence is 0.\n"
     "\n"
-    "Example: decode_proxy model.gguf --threads 1 --target scalar --signature\n";
+    "Example: decode_proxy model.gguf --threads 1 --target scalar --signature\n"
+    "         decode_proxy model.gguf --mode planned --profile-operators --plan-out plan.json\n";
 
 typedef struct proxy_options {
   const char *model_path;
-  const char *mode;
-  const char *kv;
   const char *prompt;
+  const char *plan_path;
   uint32_t n_tokens;
   int32_t signature;
   int32_t skip_bandwidth;
   int32_t json;
-  engine_session_params session;
+  int32_t profile_operators;
+  int32_t profile_layers;
+  session_options session;
 } proxy_options;
 
 typedef struct proxy_run {
@@ -66,6 +72,8 @@ typedef struct proxy_run {
 typedef struct proxy_report {
   const proxy_run *run;
   engine_session_stats stats;
+  uint64_t fusions[SESSION_FUSIONS];
+  profile_table profile;
   uint64_t n_prompt;
   char *text;
   uint64_t text_bytes;
@@ -121,27 +129,23 @@ static int decode(engine_session *session, uint64_t n_vocab, const id_list *prom
   return status == ENGINE_OK ? CLI_OK : cli_report("cannot decode", status, &error);
 }
 
-/* A session that is what was asked for, never silently another one; 0 or an exit code. */
+/* A session that is what was asked for, never silently another one; 0 or an exit code. The mode is proven when
+ * it has run. */
 static int create_session(const engine_model *model, const proxy_options *o, uint64_t n_positions,
                           engine_session **session, engine_session_stats *stats) {
   const engine_session_stats empty = ENGINE_SESSION_STATS_INIT;
   engine_error error = ENGINE_ERROR_INIT;
-  int32_t status = engine_session_create(model, &o->session, session, &error);
+  int32_t status = engine_session_create(model, &o->session.params, session, &error);
   if (status != ENGINE_OK) return cli_report("cannot start a session", status, &error);
   *stats = empty;
   status = engine_session_stats_get(*session, stats);
   if (status != ENGINE_OK) return cli_report("cannot read the session's stats", status, NULL);
-  if (stats->mode != o->session.mode) {
-    cli_message("asked for mode %s, but the session runs mode number %" PRId32, o->mode,
-                stats->mode);
+  if (o->session.params.target && strcmp(o->session.params.target, stats->target) != 0) {
+    cli_message("asked for target %s, but the session runs %s", o->session.params.target, stats->target);
     return CLI_FAILED;
   }
-  if (o->session.target && strcmp(o->session.target, stats->target) != 0) {
-    cli_message("asked for target %s, but the session runs %s", o->session.target, stats->target);
-    return CLI_FAILED;
-  }
-  if (o->session.n_threads && o->session.n_threads != stats->n_threads) {
-    cli_message("asked for %u threads, but the session runs %u", o->session.n_threads,
+  if (o->session.params.n_threads && o->session.params.n_threads != stats->n_threads) {
+    cli_message("asked for %u threads, but the session runs %u", o->session.params.n_threads,
                 stats->n_threads);
     return CLI_FAILED;
   }
@@ -192,10 +196,17 @@ static int make_text(const engine_model *model, proxy_report *report) {
   return status == ENGINE_OK ? CLI_OK : cli_report("cannot write the text", status, &error);
 }
 
+static uint32_t fusions_that_ran(const proxy_report *r) {
+  uint32_t fusions = 0;
+  for (int i = 0; i < SESSION_FUSIONS; ++i) fusions |= r->fusions[i] ? 1u << i : 0;
+  return fusions;
+}
+
 static void print_line(const proxy_options *o, const proxy_report *r) {
-  printf("DECODE_PROXY tok_s=%.2f prefill_tok_s=%.2f mode=%s threads=%u tokens=%" PRIu64
+  printf("DECODE_PROXY tok_s=%.2f prefill_tok_s=%.2f mode=%s fusions=%s threads=%u tokens=%" PRIu64
          " bytes_per_token=%" PRIu64 " gb_s=%.3f",
-         r->tok_s, r->prefill_tok_s, o->mode, r->stats.n_threads, r->run->ids.n,
+         r->tok_s, r->prefill_tok_s, o->session.mode,
+         session_fusion_text(fusions_that_ran(r)).text, r->stats.n_threads, r->run->ids.n,
          r->stats.bytes_per_token, r->gb_s);
   if (r->read_bandwidth_gb_s > 0) {
     printf(" read_bandwidth_gb_s=%.2f roofline=%.1f", r->read_bandwidth_gb_s,
@@ -207,6 +218,7 @@ static void print_line(const proxy_options *o, const proxy_report *r) {
          r->coherence < 0 ? "na" : (r->coherence ? "1" : "0"));
   if (o->signature) printf(" signature=%016" PRIx64, r->run->signature);
   putchar('\n');
+  if (r->profile.n_tokens > 0) profile_table_print(&r->profile, o->profile_layers);
 }
 
 static void print_json(const proxy_options *o, const proxy_report *r,
@@ -214,7 +226,7 @@ static void print_json(const proxy_options *o, const proxy_report *r,
   printf(
       "{\"tok_s\": %.3f, \"prefill_tok_s\": %.3f, \"mode\": \"%s\", \"threads\": %u, \"tokens\": "
       "%" PRIu64 ", \"bytes_per_token\": %" PRIu64 ", \"gb_s\": %.4f",
-      r->tok_s, r->prefill_tok_s, o->mode, r->stats.n_threads, r->run->ids.n,
+      r->tok_s, r->prefill_tok_s, o->session.mode, r->stats.n_threads, r->run->ids.n,
       r->stats.bytes_per_token, r->gb_s);
   if (r->read_bandwidth_gb_s > 0) {
     printf(", \"read_bandwidth_gb_s\": %.3f, \"roofline\": %.1f", r->read_bandwidth_gb_s,
@@ -227,7 +239,7 @@ static void print_json(const proxy_options *o, const proxy_report *r,
   if (o->signature) printf(", \"signature\": \"%016" PRIx64 "\"", r->run->signature);
   printf(", \"kv\": \"%s\", \"n_ctx\": %u, \"context_start\": %" PRIu64
          ", \"context_end\": %" PRIu64 ", \"text\": ",
-         o->kv, r->stats.n_ctx, r->n_prompt, r->n_prompt + r->run->ids.n);
+         o->session.kv, r->stats.n_ctx, r->n_prompt, r->n_prompt + r->run->ids.n);
   cli_print_json_text(r->text, r->text_bytes);
   fputs(", \"ids\": [", stdout);
   for (uint64_t i = 0; i < r->run->ids.n; ++i)
@@ -238,7 +250,38 @@ static void print_json(const proxy_options *o, const proxy_report *r,
   for (uint32_t i = 0; engine_session_kernel_at(session, i, &name, &calls) == ENGINE_OK; ++i) {
     printf("%s\"%s\": %" PRIu64, i ? ", " : "", name, calls);
   }
-  puts("}}");
+  fputs("}, \"fusions\": {", stdout);
+  for (int i = 0; i < SESSION_FUSIONS; ++i) {
+    printf("%s\"F%d\": %" PRIu64, i ? ", " : "", i + 1, r->fusions[i]);
+  }
+  putchar('}');
+  if (r->profile.n_tokens > 0) {
+    fputs(", \"profile\": ", stdout);
+    profile_table_print_json(&r->profile, o->profile_layers);
+  }
+  puts("}");
+}
+
+static int write_plan(const engine_session *session, const char *path) {
+  engine_error error = ENGINE_ERROR_INIT;
+  engine_plan *plan = NULL;
+  uint64_t n_bytes = 0;
+  const int32_t status = engine_session_plan(session, &plan, &error);
+  if (status != ENGINE_OK) return cli_report("cannot read the plan", status, &error);
+  char *text = session_plan_text(plan, 0, &n_bytes);
+  engine_plan_destroy(plan);
+  const int code = text ? cli_write_file(path, text, n_bytes) : CLI_FAILED;
+  free(text);
+  return code;
+}
+
+/* What the measured session did, besides its speed; 0 or an exit code. */
+static int collect(const engine_session *session, const proxy_options *o, proxy_report *report) {
+  const int code = session_prove_mode(session, &o->session);
+  if (code != CLI_OK) return code;
+  session_fusion_counts(session, report->fusions);
+  report->profile = profile_table_read(session); /* empty where nothing was measured */
+  return o->plan_path ? write_plan(session, o->plan_path) : CLI_OK;
 }
 
 /* The warm-up and the measured session; 0 or an exit code. */
@@ -261,7 +304,13 @@ static int measure(const engine_model *model, const engine_model_info *info,
   engine_session_destroy(session);
   session = NULL;
   if (code == CLI_OK) code = create_session(model, o, n_positions, &session, &report.stats);
+  if (code == CLI_OK && o->profile_operators) {
+    engine_error error = ENGINE_ERROR_INIT;
+    const int32_t status = engine_session_profile(session, 1, &error);
+    if (status != ENGINE_OK) code = cli_report("cannot measure", status, &error);
+  }
   if (code == CLI_OK) code = decode(session, n_vocab, &prompt, o->n_tokens, o->signature, &run);
+  if (code == CLI_OK) code = collect(session, o, &report);
   report.run = &run;
   report.n_prompt = prompt.n;
   report.coherence = -1;
@@ -290,32 +339,26 @@ static int measure(const engine_model *model, const engine_model_info *info,
   free(warm_up.ids.ids);
   free(run.ids.ids);
   free(report.text);
+  profile_table_free(&report.profile);
   return code;
 }
 
 int main(int argc, char **argv) {
-  proxy_options o = {NULL, "reference", "f16", NULL, 32, 0, 0, 0, ENGINE_SESSION_PARAMS_INIT};
+  proxy_options o = {NULL, NULL, NULL, 32, 0, 0, 0, 0, 0, SESSION_OPTIONS_INIT};
   const cli_option options[] = {
       {"--tokens", "-n", CLI_COUNT, &o.n_tokens, NULL},
-      {"--threads", "-t", CLI_COUNT, &o.session.n_threads, NULL},
-      {"--mode", NULL, CLI_TEXT, &o.mode, NULL},
-      {"--target", NULL, CLI_TEXT, &o.session.target, NULL},
-      {"--chunk", NULL, CLI_COUNT, &o.session.prefill_chunk, NULL},
-      {"--ctx", "-c", CLI_COUNT, &o.session.n_ctx, NULL},
-      {"--kv", NULL, CLI_TEXT, &o.kv, NULL},
+      SESSION_OPTION_ROWS(o.session),
       {"--prompt", "-p", CLI_TEXT, &o.prompt, NULL},
       {"--signature", NULL, CLI_FLAG, &o.signature, NULL},
       {"--skip-bandwidth", NULL, CLI_FLAG, &o.skip_bandwidth, NULL},
+      {"--profile-operators", NULL, CLI_FLAG, &o.profile_operators, NULL},
+      {"--profile-layers", NULL, CLI_FLAG, &o.profile_layers, NULL},
+      {"--plan-out", NULL, CLI_TEXT, &o.plan_path, NULL},
       {"--json", NULL, CLI_FLAG, &o.json, NULL},
   };
   cli_parse(argc, argv, kUsage, options, sizeof(options) / sizeof(options[0]), &o.model_path);
-  if (strcmp(o.mode, "reference") != 0)
-    cli_usage_error("unknown mode '%s': there is reference", o.mode);
-  o.session.mode = ENGINE_MODE_REFERENCE;
-  if (strcmp(o.kv, "f16") != 0 && strcmp(o.kv, "f32") != 0) {
-    cli_usage_error("'%s' is not a value for --kv: f16 or f32", o.kv);
-  }
-  o.session.kv_type = strcmp(o.kv, "f32") == 0 ? ENGINE_KV_F32 : ENGINE_KV_F16;
+  session_options_read(&o.session);
+  o.profile_operators = o.profile_operators || o.profile_layers;
 
   engine_model *model = NULL;
   engine_model_info info;

@@ -97,6 +97,15 @@ char *cli_read_file(const char *path, uint64_t *n_bytes) {
   return text;
 }
 
+int cli_write_file(const char *path, const char *text, uint64_t n_bytes) {
+  const int is_stdout = strcmp(path, "-") == 0;
+  FILE *file = is_stdout ? stdout : fopen(path, "wb");
+  int failed = !file || fwrite(text, 1, n_bytes, file) != n_bytes;
+  if (file && (is_stdout ? fflush(file) : fclose(file)) != 0) failed = 1;
+  if (failed) cli_message("cannot write %s: %s", path, strerror(errno));
+  return failed ? CLI_FAILED : CLI_OK;
+}
+
 /* Stores the value of one option; 0 where the text is not a value of its kind. */
 static int store_value(const cli_option *option, const char *text) {
   char *end = NULL;

@@ -52,6 +52,9 @@ int cli_report(const char *what, int32_t status, const engine_error *error);
 /* All bytes of a file, "-" for standard input, plus a NUL that is not counted. NULL: reported. */
 char *cli_read_file(const char *path, uint64_t *n_bytes);
 
+/* Writes a whole file, "-" for standard output; 0, or reported and CLI_FAILED. */
+int cli_write_file(const char *path, const char *text, uint64_t n_bytes);
+
 /* Memory, or the end of the program with status 1. */
 void *cli_allocate(uint64_t n_bytes);
 void *cli_resize(void *block, uint64_t n_bytes);
