@@ -19,7 +19,8 @@ static const char kUsage[] =
     "  --prompt TEXT     another prompt than \"The capital of France is\"; coherence is then na\n"
     "  --signature       a hash over all ids and logit bits\n"
     "  --skip-bandwidth  do not measure the read bandwidth; its fields are na\n"
-    "  --profile-operators  time, bytes and share of the token by operator; costs two clock reads each\n"
+    "  --profile-operators  time, bytes and share of the token by operator; costs two clock reads "
+    "each\n"
     "  --profile-layers  the same, and by layer\n"
     "  --plan-out FILE   write the plan that was obeyed as JSON\n"
     "  --json            one JSON object instead of the line\n"
@@ -31,7 +32,8 @@ static const char kUsage[] =
     "gb_s         tok_s * bytes_per_token, 10^9 bytes\n"
     "roofline     gb_s in percent of read_bandwidth_gb_s: the best plain read of 512 MiB by as\n"
     "             many threads in this run\n"
-    "mode         the mode that ran, by the session's own word and its counters; with any other than\n"
+    "mode         the mode that ran, by the session's own word and its counters; with any other "
+    "than\n"
     "             was asked for the program fails\n"
     "fusions      those that ran, such as F1+F3, or none\n"
     "coherence    1 = the text contains \"Paris\"; na = other prompt, or a file without "
@@ -41,7 +43,8 @@ static const char kUsage[] =
     "for\n"
     "             each token the bits of all logits that it was chosen from, and its id; last the\n"
     "             bits of the logits after the last token\n"
-    "JSON: the same fields (na is null), text, ids, context, kernels and fusions with their counts,\n"
+    "JSON: the same fields (na is null), text, ids, context, kernels and fusions with their "
+    "counts,\n"
     "profile. Of a profile: median and p95 are added over the layers of a row; \"between\" is the\n"
     "time of a token that is in no operator.\n"
     "Status: 0 = done, 1 = failed, 2 = wrong command line, 3 = decoded, but coherence is 0.\n"
@@ -141,7 +144,8 @@ static int create_session(const engine_model *model, const proxy_options *o, uin
   status = engine_session_stats_get(*session, stats);
   if (status != ENGINE_OK) return cli_report("cannot read the session's stats", status, NULL);
   if (o->session.params.target && strcmp(o->session.params.target, stats->target) != 0) {
-    cli_message("asked for target %s, but the session runs %s", o->session.params.target, stats->target);
+    cli_message("asked for target %s, but the session runs %s", o->session.params.target,
+                stats->target);
     return CLI_FAILED;
   }
   if (o->session.params.n_threads && o->session.params.n_threads != stats->n_threads) {
@@ -205,9 +209,8 @@ static uint32_t fusions_that_ran(const proxy_report *r) {
 static void print_line(const proxy_options *o, const proxy_report *r) {
   printf("DECODE_PROXY tok_s=%.2f prefill_tok_s=%.2f mode=%s fusions=%s threads=%u tokens=%" PRIu64
          " bytes_per_token=%" PRIu64 " gb_s=%.3f",
-         r->tok_s, r->prefill_tok_s, o->session.mode,
-         session_fusion_text(fusions_that_ran(r)).text, r->stats.n_threads, r->run->ids.n,
-         r->stats.bytes_per_token, r->gb_s);
+         r->tok_s, r->prefill_tok_s, o->session.mode, session_fusion_text(fusions_that_ran(r)).text,
+         r->stats.n_threads, r->run->ids.n, r->stats.bytes_per_token, r->gb_s);
   if (r->read_bandwidth_gb_s > 0) {
     printf(" read_bandwidth_gb_s=%.2f roofline=%.1f", r->read_bandwidth_gb_s,
            100.0 * r->gb_s / r->read_bandwidth_gb_s);

@@ -27,14 +27,14 @@ typedef struct session_options {
     "--kernels", NULL, CLI_TEXT, &(options).params.kernels, NULL           \
   }
 
-#define SESSION_USAGE                                                                            \
-  "  --threads N       threads (default: all cores that this process may use)\n"                 \
-  "  --mode NAME       reference, planned or planned-fused (default)\n"                          \
-  "  --target NAME     CPU target to force (default: the best one here)\n"                       \
-  "  --chunk N         tokens of the prompt that go through the layers at once (default 128)\n"  \
-  "  --ctx N           context in tokens (default: up to 4096, as the model was trained)\n"      \
-  "  --kv TYPE         f16 (default) or f32\n"                                                   \
-  "  --without LIST    fusions not to use, such as F1,F4\n"                                      \
+#define SESSION_USAGE                                                                           \
+  "  --threads N       threads (default: all cores that this process may use)\n"                \
+  "  --mode NAME       reference, planned or planned-fused (default)\n"                         \
+  "  --target NAME     CPU target to force (default: the best one here)\n"                      \
+  "  --chunk N         tokens of the prompt that go through the layers at once (default 128)\n" \
+  "  --ctx N           context in tokens (default: up to 4096, as the model was trained)\n"     \
+  "  --kv TYPE         f16 (default) or f32\n"                                                  \
+  "  --without LIST    fusions not to use, such as F1,F4\n"                                     \
   "  --kernels PATTERN kernels to use where one of that name exists, such as '*__cpu_scalar'\n"
 
 /* Fills params from the texts; ends the program with status 2 where one of them is no value. */

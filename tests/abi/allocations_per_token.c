@@ -27,31 +27,34 @@ int posix_memalign(void **block, size_t alignment, size_t n);
 void *aligned_alloc(size_t alignment, size_t n);
 void *memalign(size_t alignment, size_t n);
 
+/* The build hides symbols; these must be seen by the library. */
+#define INTERPOSE __attribute__((visibility("default")))
+
 static uint64_t n_allocations;
 static void count_one(void) { __atomic_fetch_add(&n_allocations, 1, __ATOMIC_RELAXED); }
 static uint64_t allocations(void) { return __atomic_load_n(&n_allocations, __ATOMIC_RELAXED); }
 
-void *malloc(size_t n) {
+INTERPOSE void *malloc(size_t n) {
   count_one();
   return __libc_malloc(n);
 }
-void *calloc(size_t n, size_t size) {
+INTERPOSE void *calloc(size_t n, size_t size) {
   count_one();
   return __libc_calloc(n, size);
 }
-void *realloc(void *block, size_t n) {
+INTERPOSE void *realloc(void *block, size_t n) {
   count_one();
   return __libc_realloc(block, n);
 }
-void *memalign(size_t alignment, size_t n) {
+INTERPOSE void *memalign(size_t alignment, size_t n) {
   count_one();
   return __libc_memalign(alignment, n);
 }
-void *aligned_alloc(size_t alignment, size_t n) {
+INTERPOSE void *aligned_alloc(size_t alignment, size_t n) {
   count_one();
   return __libc_memalign(alignment, n);
 }
-int posix_memalign(void **block, size_t alignment, size_t n) {
+INTERPOSE int posix_memalign(void **block, size_t alignment, size_t n) {
   count_one();
   *block = __libc_memalign(alignment, n);
   return *block ? 0 : 12; /* ENOMEM */

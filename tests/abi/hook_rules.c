@@ -101,10 +101,11 @@ static void check_refusals(const engine_model *model) {
   p.rank = 2;
   refused(session, &p, "values");
   p.action = ENGINE_HOOK_REPLACE;
+  p.rank = 0;
   refused(session, &p, "record");
   p = hook_of(ENGINE_HOOK_CAPTURE, "ffn_gate");
   p.capture = capture;
-  refused(session, &p, "capture");
+  refused(session, &p, "buffer"); /* of no row */
   p = hook_of(ENGINE_HOOK_READ, "ffn_gate");
   refused(session, &p, "callback");
   p = hook_of(ENGINE_HOOK_SCALE, "ffn_gate");

@@ -199,7 +199,7 @@ static void check_hook_params(const engine_model *model) {
   engine_error error = ENGINE_ERROR_INIT;
   engine_session *session = NULL;
   engine_plan *plan = NULL;
-  uint64_t hook = 0;
+  uint64_t hook = 0, refused = 0;
   const int32_t id = 5;
   later_hook_params later = {ENGINE_HOOK_PARAMS_INIT, 0};
   CHECK_STATUS(engine_session_create(model, NULL, &session, &error), ENGINE_OK);
@@ -208,15 +208,15 @@ static void check_hook_params(const engine_model *model) {
   later.params.site = "resid_post";
   CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_OK);
   later.later_field = 1;
-  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_TOO_NEW);
+  CHECK_STATUS(engine_hook_register(session, &later.params, &refused, &error), ENGINE_TOO_NEW);
   CHECK_STATUS(engine_plan_create(model, NULL, &later.params, 1, &plan, &error), ENGINE_TOO_NEW);
   CHECK(plan == NULL);
   later.later_field = 0;
   later.params.struct_size = 0;
-  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_ARGUMENT);
+  CHECK_STATUS(engine_hook_register(session, &later.params, &refused, &error), ENGINE_ARGUMENT);
   later.params.struct_size = (uint32_t)sizeof(engine_hook_params);
   later.params.capture_flags = 4;
-  CHECK_STATUS(engine_hook_register(session, &later.params, &hook, &error), ENGINE_TOO_NEW);
+  CHECK_STATUS(engine_hook_register(session, &later.params, &refused, &error), ENGINE_TOO_NEW);
 
   engine_hook_stats stats;
   memset(&stats, 0xA5, sizeof(stats));
