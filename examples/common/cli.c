@@ -179,6 +179,12 @@ void cli_parse(int argc, char **argv, const char *usage, const cli_option *optio
       *(int32_t *)option->value = 1;
       continue;
     }
+    if (option->kind == CLI_PAIR) {
+      if (equals || i + 2 >= argc) cli_usage_error("%s needs two values", option->name);
+      ((const char **)option->value)[0] = argv[++i];
+      ((const char **)option->value)[1] = argv[++i];
+      continue;
+    }
     const char *value = equals ? equals + 1 : (i + 1 < argc ? argv[++i] : NULL);
     if (!value) cli_usage_error("%s needs a value", option->name);
     if (!store_value(option, value)) {

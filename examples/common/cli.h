@@ -22,6 +22,7 @@ typedef enum cli_kind {
   CLI_U64,   /* uint64_t */
   CLI_REAL,  /* float */
   CLI_TEXT,  /* const char * */
+  CLI_PAIR,  /* const char *[2]; takes two values */
 } cli_kind;
 
 typedef struct cli_option {
