@@ -1,0 +1,11 @@
+/* Counts the heap allocations of the whole process, all threads, by standing in for malloc and its kin. */
+#ifndef ENGINE_PERF_ALLOCATION_COUNT_H_
+#define ENGINE_PERF_ALLOCATION_COUNT_H_
+
+#include <stdint.h>
+
+/* Allocations since the start of the process; -1 where the C library offers no way to count (not glibc).
+ * Threads: any. */
+int64_t allocation_count(void);
+
+#endif /* ENGINE_PERF_ALLOCATION_COUNT_H_ */
