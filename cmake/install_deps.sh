@@ -6,7 +6,7 @@
 #
 #   build     compiler, CMake, Ninja, ccache, libraries, and the sources of Abseil and Highway
 #   test      clang-format and the sources of Catch2
-#   venv      a Python environment with pytest, numpy, gguf, tokenizers
+#   venv      a Python environment with pytest, numpy, gguf, tokenizers, matplotlib
 #   fuzz      clang with libFuzzer
 #   coverage  gcovr
 #
@@ -18,7 +18,7 @@ set -euo pipefail
 
 deps=${ENGINE_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/engine/deps}
 venv=$deps/venv
-requirements=(pytest==9.2.0 numpy==2.4.6 gguf==0.19.0 tokenizers==0.23.3 jinja2==3.1.6)
+requirements=(pytest==9.2.0 numpy==2.4.6 gguf==0.19.0 tokenizers==0.23.3 jinja2==3.1.6 matplotlib==3.11.2)
 
 say() { printf 'install_deps: %s\n' "$*" >&2; }
 fail() {
