@@ -208,7 +208,8 @@ static int steer(const steer_context *c, const steer_options *o, const id_list *
   uint64_t hook = 0;
   float *vector = float_vector_read(o->vector, c->width, o->row);
   if (!vector) return CLI_FAILED;
-  sampling.has_seed = o->sampling.seed_given ? 1 : 0;
+  /* Greedy draws nothing: no seed to tell. */
+  sampling.has_seed = o->sampling.seed_given || sampling.temperature <= 0;
   int32_t status = engine_sampler_create(&sampling, &seeded, &error);
   const uint64_t seed = engine_sampler_seed(seeded);
   engine_sampler_destroy(seeded);

@@ -12,10 +12,16 @@ extern void *__libc_calloc(size_t n, size_t n_bytes);
 extern void *__libc_realloc(void *block, size_t n_bytes);
 extern void *__libc_memalign(size_t alignment, size_t n_bytes);
 
-/* Declared here: <stdlib.h> and <malloc.h> give them under other feature macros only. */
+/* The build hides symbols by default; these must be seen by the shared libraries of the process. Some are not
+ * declared by the headers without further feature macros. */
+#pragma GCC visibility push(default)
+void *malloc(size_t n_bytes);
+void *calloc(size_t n, size_t n_bytes);
+void *realloc(void *block, size_t n_bytes);
 void *memalign(size_t alignment, size_t n_bytes);
 void *aligned_alloc(size_t alignment, size_t n_bytes);
 int posix_memalign(void **block, size_t alignment, size_t n_bytes);
+#pragma GCC visibility pop
 
 static int64_t n_allocations;
 

@@ -115,7 +115,7 @@ def run_options(options):
         raise ValueError("both prompts give the same logit difference; there is nothing to bring back")
     recovery = (differences - corrupted_difference) / span
     if options.out:
-        shown = [f"{c.strip()} / {t.strip()}" if c != t else t for c, t in zip(clean_tokens, tokens)]
+        shown = [f"{c.strip()}/{t.strip()}" if c != t else t for c, t in zip(clean_tokens, tokens)]
         limit = max(1.0, float(np.nanmax(np.abs(recovery))))
         title = f"{options.site} patched, {model.name or model.architecture}: {answer_tokens[0]!r} or {answer_tokens[1]!r}"
         draw(options.out, title, shown, layers.tolist(), None, recovery, "share of the logit difference that comes back",

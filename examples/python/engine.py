@@ -885,6 +885,7 @@ class Session(_Handle):
         try:
             info = self.model.site(site)
         except KeyError:  # let the engine answer: it names what is near
+            params.action = ACTIONS["capture"]
             self.lib.call("hook_register", self.handle, C.byref(params), C.byref(C.c_uint64()))
             raise
         n_heads = params.n_heads or info.n_heads

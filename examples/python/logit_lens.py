@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import time
+import warnings
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def lens(session, ids, top):
 
 def label(text, room=9):
     """A token as one line of text that the font can draw."""
-    text = text.replace("\n", "\\n").replace("\t", "\\t").replace("$", r"\$")
+    text = text.replace(" ", "␣").replace("\n", "\\n").replace("\t", "\\t").replace("$", r"\$")
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
@@ -82,6 +83,7 @@ def draw(path, title, tokens, layers, texts, values, colour_label, **style):
     import matplotlib
 
     matplotlib.use("Agg")
+    warnings.filterwarnings("ignore", message="Glyph")  # the font may lack a token's script: a box is drawn
     from matplotlib import pyplot as plt
 
     n_layers, n_positions = values.shape
@@ -89,7 +91,7 @@ def draw(path, title, tokens, layers, texts, values, colour_label, **style):
         figsize=(2.5 + 0.85 * n_positions, 1.6 + 0.24 * n_layers), layout="constrained"
     )
     image = axes.imshow(values, aspect="auto", origin="lower", **style)
-    axes.set_xticks(range(n_positions), [f"{label(t)}\n{i}" for i, t in enumerate(tokens)], fontsize=8)
+    axes.set_xticks(range(n_positions), [f"{label(t, 14)}\n{i}" for i, t in enumerate(tokens)], fontsize=8)
     axes.set_yticks(range(n_layers), layers, fontsize=7)
     axes.set_xlabel("token and position")
     axes.set_ylabel("layer")
