@@ -425,6 +425,13 @@ def test_arrays_outlive_everything(engine, toy_path):
     del opened, plan
     gc.collect()
     assert same(values, copy) and np.abs(values).sum() > 0
+    opened = binding.Model(toy_path("llama_untied"), library=engine.library_path())
+    s = opened.session(n_ctx=32)
+    opened._sessions.clear()  # as the collector leaves it where it ends the model first
+    opened.close()
+    with pytest.raises(ValueError):
+        s.decode([1])
+    s.close()
     for _ in range(5):  # the interpreter may end the parts of a cycle in any order
         opened = binding.Model(toy_path("llama_untied"), library=engine.library_path())
         s = opened.session(n_ctx=32)
