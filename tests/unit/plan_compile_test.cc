@@ -19,32 +19,38 @@ absl::Status compile_status(const Program& program, const PlanKey& key) {
 
 }  // namespace
 
-TEST_CASE("plans use the kernels that the reference resolves") {
+TEST_CASE(
+    "plans use the kernels that the reference resolves, or of any layout when they may pack") {
   for (const auto& [name, toy] : plan_toys()) {
     const auto model = make_plan_toy(toy);
     const Program& program = model->program;
     for (const Target target : cpu_targets()) {
-      PlanKey key = toy_key();
-      key.target = target;
-      const auto plan = must_compile(program, key);
-      const auto compare = [&](const std::vector<Step>& section,
-                               const std::vector<PlanStep>& steps) {
-        for (const PlanStep& step : steps) {
-          REQUIRE(step.kernels.size() == step.steps.size());
-          for (size_t i = 0; i < step.steps.size(); ++i) {
-            const Step& s = section[static_cast<size_t>(step.steps[i])];
-            const auto resolved = resolve_kernel(kernel_key(program, s, key.kv), target);
-            REQUIRE(resolved.ok());
-            CHECK(resolved->row_index == step.kernels[i]);
+      for (const bool packed : {false, true}) {
+        PlanKey key = toy_key();
+        key.target = target;
+        key.packed = packed;
+        const auto plan = must_compile(program, key);
+        const auto compare = [&](const std::vector<Step>& section,
+                                 const std::vector<PlanStep>& steps) {
+          for (const PlanStep& step : steps) {
+            REQUIRE(step.kernels.size() == step.steps.size());
+            for (size_t i = 0; i < step.steps.size(); ++i) {
+              const Step& s = section[static_cast<size_t>(step.steps[i])];
+              KernelKey wanted = kernel_key(program, s, key.kv);
+              if (packed && s.op == Op::kMatmul) wanted.layout = Layout::kAny;
+              const auto resolved = resolve_kernel(wanted, target);
+              REQUIRE(resolved.ok());
+              CHECK(resolved->row_index == step.kernels[i]);
+            }
           }
+        };
+        for (const PlanForm* form : {&plan->decode, &plan->prefill}) {
+          compare(program.preamble, form->preamble);
+          for (size_t l = 0; l < program.layers.size(); ++l) {
+            compare(program.layers[l], form->layers[l].steps);
+          }
+          compare(program.final_steps, form->final_steps);
         }
-      };
-      for (const PlanForm* form : {&plan->decode, &plan->prefill}) {
-        compare(program.preamble, form->preamble);
-        for (size_t l = 0; l < program.layers.size(); ++l) {
-          compare(program.layers[l], form->layers[l].steps);
-        }
-        compare(program.final_steps, form->final_steps);
       }
     }
   }
