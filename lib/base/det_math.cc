@@ -36,9 +36,12 @@ Double2 two_sum(double a, double b) {
 
 // e^(hi + lo). With |r| <= ln 2 / 2 the Taylor series to r^13 leaves r^14/14! < 5e-18 of the
 // result.
-double exp_double2(Double2 x) {
-  if (x.hi > 709.782712893384) return kInf;
-  if (x.hi < -708.0) return 0.0;
+//
+// Always inlined, so that it is compiled for the CPU of its caller. No branch, so that a loop of it becomes
+// vectors: what lies outside the range is computed from 0 and replaced at the end.
+[[gnu::always_inline]] inline double exp_double2(Double2 argument) {
+  const bool is_low = argument.hi<-708.0, is_high = argument.hi> 709.782712893384;
+  const Double2 x{is_low || is_high ? 0.0 : argument.hi, is_low || is_high ? 0.0 : argument.lo};
   const double t = std::fma(x.hi, kLog2E, kRoundMagic);
   const double n = t - kRoundMagic;
   const double r_hi = std::fma(-n, kLn2Hi, x.hi);  // exact
@@ -58,13 +61,14 @@ double exp_double2(Double2 x) {
   q = std::fma(q, r, 1.0 / 6.0);
   q = std::fma(q, r, 0.5);
   const double p = 1.0 + (r + std::fma(r * r, q, r_rest));
-  // n is in [-1022, 1024]: halves, so that both powers of two are normal numbers.
-  const int64_t integer = static_cast<int64_t>(n);
-  const int64_t half = integer / 2;
+  // n is in [-1022, 1024]: halves, so that both powers of two are normal numbers. t holds n in its low bits.
+  const int64_t integer = std::bit_cast<int64_t>(t) - std::bit_cast<int64_t>(kRoundMagic);
+  const int64_t half = static_cast<int64_t>(static_cast<uint64_t>(integer + 2048) >> 1) - 1024;
   const auto power_of_two = [](int64_t e) {
     return std::bit_cast<double>(static_cast<uint64_t>(e + 1023) << 52);
   };
-  return (p * power_of_two(half)) * power_of_two(integer - half);
+  const double result = (p * power_of_two(half)) * power_of_two(integer - half);
+  return is_low ? 0.0 : is_high ? kInf : result;
 }
 
 // log of a finite normal x > 0, relative error about 2^-58. x = m * 2^e with m in [sqrt(1/2),
@@ -109,6 +113,32 @@ double det_exp(double x) {
 
 // tanh a = 1 - 2 / (e^(2a) + 1), which loses no digits from 1 on. Below, the continued fraction
 // a / (1 + z/(3 + z/(5 + ...))), z = a * a: what lies behind 23 changes less than 2^-70 of it.
+namespace {
+
+[[gnu::always_inline]] inline void exp_each(const double* x, size_t n, double* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = exp_double2({x[i], 0.0});
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__FMA__)
+// The baseline of x86-64 calls a function for every fma.
+#define ENGINE_HAS_FMA_CLONE_ 1
+[[gnu::target("avx2,fma")]] void exp_each_fma(const double* x, size_t n, double* out) {
+  exp_each(x, n, out);
+}
+#endif
+
+}  // namespace
+
+void det_exp_many(const double* x, size_t n, double* out) {
+#if defined(ENGINE_HAS_FMA_CLONE_)
+  if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) {
+    exp_each_fma(x, n, out);
+    return;
+  }
+#endif
+  exp_each(x, n, out);
+}
+
 double det_tanh(double x) {
   const double a = std::fabs(x);
   double y;

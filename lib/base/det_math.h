@@ -6,11 +6,15 @@
 #ifndef ENGINE_LIB_BASE_DET_MATH_H_
 #define ENGINE_LIB_BASE_DET_MATH_H_
 
+#include <cstddef>
+
 namespace engine {
 
 // Error below 1 ulp. Overflow gives +inf; below -708 the result is +0, so that it is never
 // subnormal.
 double det_exp(double x);
+// out[i] = det_exp(x[i]), the same bits, several at once where the CPU can. out may be x.
+void det_exp_many(const double* x, size_t n, double* out);
 
 // Error below 2 ulp. Odd; +-1 for large |x|, a NaN gives NaN.
 double det_tanh(double x);

@@ -31,6 +31,32 @@ float penalised(float logit, uint32_t count, const Penalties& penalties) {
       std::clamp(z, -static_cast<double>(kLargest), static_cast<double>(kLargest)));
 }
 
+// Calls use(i, exp((logit - max) / temperature)) for every candidate in order, until it returns false.
+template <class F>
+void for_weights(std::span<const Candidate> list, float max, double temperature, F&& use) {
+  constexpr size_t kBlock = 256;
+  double weights[kBlock];
+  for (size_t begin = 0; begin < list.size(); begin += kBlock) {
+    const size_t n = std::min(kBlock, list.size() - begin);
+    for (size_t i = 0; i < n; ++i) {
+      weights[i] = (static_cast<double>(list[begin + i].logit) - max) / temperature;
+    }
+    det_exp_many(weights, n, weights);
+    for (size_t i = 0; i < n; ++i) {
+      if (!use(begin + i, weights[i])) return;
+    }
+  }
+}
+
+double weight_sum(std::span<const Candidate> list, float max, double temperature) {
+  double sum = 0;
+  for_weights(list, max, temperature, [&](size_t, double w) {
+    sum += w;
+    return true;
+  });
+  return sum;
+}
+
 }  // namespace
 
 Candidates::Fill Candidates::fill(std::span<const float> logits,
@@ -64,9 +90,7 @@ void Candidates::keep_top_k(size_t k) {
 }
 
 void Candidates::keep_top_p(double top_p) {
-  double total = 0;
-  for (const Candidate& c : list_) total += det_exp(static_cast<double>(c.logit) - max_);
-  const double wanted = top_p * total;
+  const double wanted = top_p * weight_sum(list_, max_, 1.0);
   double sum = 0;
   size_t n = 0;
   do {
@@ -85,9 +109,12 @@ void Candidates::keep_min_p(double min_p) {
     n_sorted_ = n;
     return;
   }
-  std::erase_if(list_, [&](const Candidate& c) {
-    return det_exp(static_cast<double>(c.logit) - max_) < min_p;
+  size_t kept = 0;
+  for_weights(list_, max_, 1.0, [&](size_t i, double w) {
+    if (w >= min_p) list_[kept++] = list_[i];
+    return true;
   });
+  list_.resize(kept);
   n_sorted_ = 0;
 }
 
@@ -99,9 +126,7 @@ int32_t Candidates::draw(double temperature, double unit) {
   const auto weight = [&](const Candidate& c) {
     return det_exp((static_cast<double>(c.logit) - max_) / temperature);
   };
-  double total = 0;
-  for (const Candidate& c : list_) total += weight(c);
-  const double target = unit * total;
+  const double target = unit * weight_sum(list_, max_, temperature);
   double sum = 0;
   int32_t last = at_sorted(0).id;
   for (size_t i = 0; i < list_.size(); ++i) {
