@@ -93,7 +93,7 @@ source_tree() {
 # (20240722.0) is the same release packed again.
 group_build() {
   need_packages g++ cmake ninja-build ccache ca-certificates libxxhash-dev nlohmann-json3-dev libpcre2-dev \
-    libutf8proc-dev
+    libutf8proc-dev libcjson-dev
   source_tree abseil df6d1f5ef540725f3851201176a60486aab332410788465c9877910bb471c34a
   source_tree highway 7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343
 }
