@@ -20,9 +20,9 @@ from gguf_fixture import STR, Gguf
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(os.environ.get("ENGINE_BIN") or ROOT / "build" / "release" / "bin")
-PROGRAMS = ["hello", "generate", "chat", "tokenize", "decode_proxy"]
+PROGRAMS = ["hello", "generate", "chat", "tokenize", "decode_proxy", "inspect_plan"]
 WITH_OPTIONS = [p for p in PROGRAMS if p != "hello"]
-LINE_FIELDS = ["tok_s", "prefill_tok_s", "mode", "threads", "tokens", "bytes_per_token", "gb_s", "read_bandwidth_gb_s",
+LINE_FIELDS = ["tok_s", "prefill_tok_s", "mode", "fusions", "threads", "tokens", "bytes_per_token", "gb_s", "read_bandwidth_gb_s",
                "roofline", "target", "coherence"]
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -98,7 +98,10 @@ def test_wrong_command_line(program, arguments):
     ["generate", "a.gguf", "-p", "x", "-f", "y"], ["generate", "a.gguf", "-p", "x", "--system", "y"],
     ["generate", "a.gguf", "-p", "x", "--json=1"], ["tokenize", "a.gguf", "--special", "some"],
     ["decode_proxy", "a.gguf", "--mode", "fastest"], ["decode_proxy", "a.gguf", "--kv", "f8"],
-    ["decode_proxy", "a.gguf", "--tokens=-3"], ["hello"]], ids=" ".join)
+    ["decode_proxy", "a.gguf", "--tokens=-3"], ["decode_proxy", "a.gguf", "--without", "F7"],
+    ["decode_proxy", "a.gguf", "--without", "F1F2"], ["inspect_plan", "a.gguf", "--hooks", "capture"],
+    ["inspect_plan", "a.gguf", "--hooks", "look@q"], ["inspect_plan", "a.gguf", "--hooks", "add@q:3-1"],
+    ["inspect_plan", "a.gguf", "--hooks", "add@q:x"], ["inspect_plan", "a.gguf", "--json", "--verify", "x"], ["hello"]], ids=" ".join)
 def test_wrong_values(arguments):
     done = run(*arguments)
     assert done.returncode == 2 and done.stdout == b"" and done.stderr
@@ -107,7 +110,7 @@ def test_wrong_values(arguments):
 def test_model_that_is_none(tmp_path):
     garbage = tmp_path / "garbage.gguf"
     garbage.write_bytes(b"no model at all, only some words")
-    for command in (["hello"], ["generate", "-p", "x"], ["chat"], ["tokenize"], ["decode_proxy"]):
+    for command in (["hello"], ["generate", "-p", "x"], ["chat"], ["tokenize"], ["decode_proxy"], ["inspect_plan"]):
         program, rest = command[0], command[1:]
         missing = run(program, tmp_path / "none.gguf", *rest)
         assert missing.returncode == 1 and missing.stdout == b"" and b"FILE_OPEN" in missing.stderr
@@ -327,7 +330,7 @@ def test_proxy_line(smollm2):
     assert line.startswith("DECODE_PROXY ") and line.count("\n") == 1
     fields = dict(word.split("=", 1) for word in line.split()[1:])
     assert list(fields) == LINE_FIELDS + ["signature"]
-    assert fields["coherence"] == "1" and fields["mode"] == "reference" and fields["tokens"] == "16"
+    assert fields["coherence"] == "1" and fields["mode"] == "planned-fused" and fields["fusions"] == "F1+F3+F4+F5+F6" and fields["tokens"] == "16"
     assert re.fullmatch("[0-9a-f]{16}", fields["signature"])
     gb_s, bandwidth, roofline = (float(fields[k]) for k in ("gb_s", "read_bandwidth_gb_s", "roofline"))
     assert abs(roofline - 100 * gb_s / bandwidth) < 0.2
@@ -363,8 +366,8 @@ def test_proxy_refuses(toy):
     assert done.returncode == 1 and done.stdout == b"" and b"DEVICE" in done.stderr and b"no_such_cpu" in done.stderr
     done = run("decode_proxy", toy, "--ctx", 8)
     assert done.returncode == 1 and done.stdout == b"" and b"--ctx" in done.stderr
-    done = run("decode_proxy", toy, "--mode", "planned")
-    assert done.returncode == 2 and done.stdout == b"" and b"planned" in done.stderr
+    done = run("decode_proxy", toy, "--kernels", "no_such*")
+    assert done.returncode == 1 and done.stdout == b"" and b"PLAN" in done.stderr and b"no_such*" in done.stderr
 
 
 def signature(model, *options):
@@ -413,7 +416,7 @@ def test_layout_list_is_complete():
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\n\} \1;", header, re.S):
         wanted.add(name)
         for declaration in filter(None, (d.strip() for d in body.split(";"))):
-            field = re.search(r"\(\*(\w+)\)", declaration) or re.search(r"(\w+)(?:\[\d+\])?$", declaration)
+            field = re.search(r"\(\*(\w+)\)", declaration) or re.search(r"(\w+)\s*(?:\[\d+\])?$", declaration)
             wanted.add(f"{name}, {field.group(1)}")
     for body in re.findall(r"\benum \{(.*?)\};", header, re.S):
         wanted |= set(re.findall(r"(ENGINE_\w+)\s*=", body))
