@@ -199,19 +199,22 @@ def test_events_are_the_same_in_every_mode(name, opened):
 @pytest.mark.parametrize("name", ["llama_untied", "gemma3_scaled", "smollm2", "gemma3"])
 def test_intervention_is_the_same_in_every_mode(name, opened):
     model, ids = opened(name)
-    clean = plain(model, ids)
-    n_decoded = 3
-    rng = np.random.default_rng(5)
-    by_site = {}
-    for mode, chunk, threads in [
+    runs = [
         ("reference", 0, 1),
-        ("reference", 1, 2),
-        ("planned", 0, 2),
         ("planned", 7, 1),
         ("planned-fused", 1, 2),
         ("planned-fused", 7, 3),
         ("planned-fused", 0, 1),
-    ]:
+        ("reference", 1, 2),
+        ("planned", 0, 2),
+    ]
+    if name == "gemma3":  # its vocabulary makes each row of logits dear
+        ids, runs = ids[:10], runs[:4]
+    clean = plain(model, ids)
+    n_decoded = 3
+    rng = np.random.default_rng(5)
+    by_site = {}
+    for mode, chunk, threads in runs:
         with session_of(model, mode=mode, chunk=chunk, threads=threads) as session:
             hooks = Hooks(session)
             for site, info in hooks.sites.items():
