@@ -40,6 +40,7 @@ static const char kUsage[] =
     "\n"
     "ns/token     min, median and max over all measured tokens of all blocks\n"
     "ratio        median of the pairs' ratios of block medians, [smallest .. largest]\n"
+    "of best      ratio of the best block medians: what is left on a busy machine\n"
     "fired        calls of the hook in the measured tokens, of as many as there must be\n"
     "allocations  of the whole process, all threads, in the measured tokens of A and B\n"
     "verdict      met; noise = over the bar by less than the null row strays; over\n"
@@ -278,14 +279,23 @@ static const char *verdict_of(const row_result *r, double ratio, const row_resul
   return ratio - r->kind->bar <= (low > high ? low : high) ? "noise" : "over";
 }
 
-static void print_side_json(const char *name, const side *s, uint64_t n) {
-  double least = s->ns[0], most = s->ns[0];
-  for (uint64_t i = 0; i < n; ++i) {
-    if (s->ns[i] < least) least = s->ns[i];
-    if (s->ns[i] > most) most = s->ns[i];
+typedef struct spread {
+  double least, median, most;
+} spread;
+
+static spread spread_of(const double *values, uint64_t n) {
+  spread result = {values[0], median_of(values, n), values[0]};
+  for (uint64_t i = 1; i < n; ++i) {
+    if (values[i] < result.least) result.least = values[i];
+    if (values[i] > result.most) result.most = values[i];
   }
+  return result;
+}
+
+static void print_side_json(const char *name, const side *s, uint64_t n) {
+  const spread ns = spread_of(s->ns, n);
   printf("\"%s\": {\"ns_min\": %.0f, \"ns_median\": %.0f, \"ns_max\": %.0f, \"allocations\": ",
-         name, least, median_of(s->ns, n), most);
+         name, ns.least, ns.median, ns.most);
   printf(allocation_count() < 0 ? "null" : "%" PRId64, s->allocations);
   fputs(", \"fusions\": [", stdout);
   for (int i = 0; i < N_FUSIONS; ++i) printf("%s%" PRIu64, i ? ", " : "", s->fusions[i]);
@@ -297,10 +307,14 @@ static void print_row(const bench_state *b, const row_result *r, const row_resul
   const uint32_t repeats = b->options->repeats;
   const uint64_t n = (uint64_t)repeats * b->options->tokens;
   const double ratio = median_of(r->ratios, repeats);
+  const double of_best =
+      spread_of(r->sides[1].median, repeats).least / spread_of(r->sides[0].median, repeats).least;
   const char *verdict = verdict_of(r, ratio, null_row, repeats);
   if (b->options->json) {
-    printf("%s{\"name\": \"%s\", \"ratio\": %.5f, \"ratio_min\": %.5f, \"ratio_max\": %.5f, ",
-           first ? "" : ", ", r->kind->name, ratio, r->ratios[0], r->ratios[repeats - 1]);
+    printf(
+        "%s{\"name\": \"%s\", \"ratio\": %.5f, \"ratio_min\": %.5f, \"ratio_max\": %.5f, "
+        "\"ratio_of_best\": %.5f, ",
+        first ? "" : ", ", r->kind->name, ratio, r->ratios[0], r->ratios[repeats - 1], of_best);
     printf(r->kind->bar > 0 ? "\"bar\": %.3f, " : "\"bar\": null, ", r->kind->bar);
     print_side_json("a", &r->sides[0], n);
     fputs(", ", stdout);
@@ -311,19 +325,15 @@ static void print_row(const bench_state *b, const row_result *r, const row_resul
   }
   char text[2][64], fired[48], allocations[48];
   for (int i = 0; i < 2; ++i) {
-    const side *s = &r->sides[i];
-    double least = s->ns[0], most = s->ns[0];
-    for (uint64_t k = 0; k < n; ++k) {
-      if (s->ns[k] < least) least = s->ns[k];
-      if (s->ns[k] > most) most = s->ns[k];
-    }
-    snprintf(text[i], sizeof(text[i]), "%.0f/%.0f/%.0f", least, median_of(s->ns, n), most);
+    const spread ns = spread_of(r->sides[i].ns, n);
+    snprintf(text[i], sizeof(text[i]), "%.0f/%.0f/%.0f", ns.least, ns.median, ns.most);
   }
   snprintf(fired, sizeof(fired), "%" PRIu64 "/%" PRIu64, r->sides[1].fired, r->expected);
   snprintf(allocations, sizeof(allocations), allocation_count() < 0 ? "na" : "%" PRId64 "+%" PRId64,
            r->sides[0].allocations, r->sides[1].allocations);
-  printf("%-12s %-28s %-28s %.4f [%.4f .. %.4f]  %-13s %-7s %s\n", r->kind->name, text[0], text[1],
-         ratio, r->ratios[0], r->ratios[repeats - 1], fired, allocations, verdict);
+  printf("%-12s %-28s %-28s %.4f [%.4f .. %.4f]  %-8.4f %-13s %-7s %s\n", r->kind->name, text[0],
+         text[1], ratio, r->ratios[0], r->ratios[repeats - 1], of_best, fired, allocations,
+         verdict);
   fflush(stdout);
 }
 
@@ -393,8 +403,8 @@ static int run_rows(bench_state *b) {
            "position %" PRIu64 ", %s of layer %" PRId32 "\n",
            b->stats.mode, b->stats.n_threads, b->stats.target, 1e-6 * (double)b->info.n_params,
            o->repeats, o->tokens, b->n_prompt + WARM_UP, b->one.name, o->layer);
-    printf("%-12s %-28s %-28s %-26s  %-13s %-7s %s\n", "row", "A ns/token min/median/max",
-           "B ns/token min/median/max", "ratio", "fired", "allocs", "verdict");
+    printf("%-12s %-28s %-28s %-25s %-8s %-13s %-7s %s\n", "row", "A ns/token min/median/max",
+           "B ns/token min/median/max", "ratio", "of best", "fired", "allocs", "verdict");
   }
   for (int i = 0; i < N_ROWS; ++i) {
     if (!is_wanted(o->rows, kRows[i].name)) continue;
