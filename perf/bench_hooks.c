@@ -1,4 +1,4 @@
-/* bench_hooks: what hooks cost per decoded token, in pairs of blocks A B A B within one process. */
+/* bench_hooks: what hooks cost per decoded token, in alternating pairs of blocks within one process. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static const char kUsage[] =
     "  --prompt TEXT     what stands before the tokens (default \"The capital of France is\")\n"
     "  --json            one JSON object instead of the table\n"
     "\n"
-    "Every row compares A, no hook, with B. Blocks alternate A B A B; each block decodes the same\n"
+    "Every row compares A, no hook, with B. Blocks alternate, A B then B A; each decodes the same\n"
     "prompt and four tokens unmeasured, then the same N tokens, with a clock read around each.\n"
     "  null         B: another session without hooks; the noise of this machine\n"
     "  removed      B: a session whose hook was registered and removed again    bar 0.3 %\n"
@@ -43,7 +43,7 @@ static const char kUsage[] =
     "of best      ratio of the best block medians: what is left on a busy machine\n"
     "fired        calls of the hook in the measured tokens, of as many as there must be\n"
     "allocations  of the whole process, all threads, in the measured tokens of A and B\n"
-    "verdict      met; noise = over the bar by less than the null row strays; over\n"
+    "verdict      met or over, where the middle half of the pairs agrees; else unclear\n"
     "Status: 0 = done, 1 = failed, or a count is not what it must be (allocations must be 0\n"
     "where no new KV page is needed, but for mode reference), 2 = wrong command line.\n"
     "\n"
@@ -270,13 +270,11 @@ static int counts_are_right(const bench_state *b, const row_result *r) {
   return right;
 }
 
-static const char *verdict_of(const row_result *r, double ratio, const row_result *null_row,
-                              uint32_t repeats) {
+/* Decided only where the middle half of the pairs agrees. */
+static const char *verdict_of(const row_result *r, uint32_t repeats) {
+  const double low = r->ratios[repeats / 4], high = r->ratios[repeats - 1 - repeats / 4];
   if (r->kind->bar == 0) return "-";
-  if (ratio <= r->kind->bar) return "met";
-  if (!null_row) return "over";
-  const double low = 1.0 - null_row->ratios[0], high = null_row->ratios[repeats - 1] - 1.0;
-  return ratio - r->kind->bar <= (low > high ? low : high) ? "noise" : "over";
+  return high <= r->kind->bar ? "met" : low > r->kind->bar ? "over" : "unclear";
 }
 
 typedef struct spread {
@@ -302,14 +300,13 @@ static void print_side_json(const char *name, const side *s, uint64_t n) {
   fputs("]}", stdout);
 }
 
-static void print_row(const bench_state *b, const row_result *r, const row_result *null_row,
-                      int first) {
+static void print_row(const bench_state *b, const row_result *r, int first) {
   const uint32_t repeats = b->options->repeats;
   const uint64_t n = (uint64_t)repeats * b->options->tokens;
   const double ratio = median_of(r->ratios, repeats);
   const double of_best =
       spread_of(r->sides[1].median, repeats).least / spread_of(r->sides[0].median, repeats).least;
-  const char *verdict = verdict_of(r, ratio, null_row, repeats);
+  const char *verdict = verdict_of(r, repeats);
   if (b->options->json) {
     printf(
         "%s{\"name\": \"%s\", \"ratio\": %.5f, \"ratio_min\": %.5f, \"ratio_max\": %.5f, "
@@ -389,7 +386,6 @@ static int run_rows(bench_state *b) {
   row_result rows[N_ROWS];
   engine_error error = ENGINE_ERROR_INIT;
   memset(rows, 0, sizeof(rows));
-  const row_result *null_row = NULL;
   int code = CLI_OK, n_printed = 0;
   if (o->json) {
     printf("{\"mode\": %" PRId32 ", \"threads\": %u, \"target\": \"%s\", \"n_params\": %" PRIu64
@@ -415,9 +411,8 @@ static int run_rows(bench_state *b) {
       code = cli_report(kRows[i].name, status, &error);
       break;
     }
-    if (!kRows[i].action && !kRows[i].register_and_remove) null_row = &rows[i];
     if (!counts_are_right(b, &rows[i])) code = CLI_FAILED;
-    print_row(b, &rows[i], null_row, n_printed++ == 0);
+    print_row(b, &rows[i], n_printed++ == 0);
   }
   if (o->json) puts("]}");
   for (int i = 0; i < N_ROWS; ++i) free_row(&rows[i]);
