@@ -1,11 +1,11 @@
 // Times every matmul row of the kernel table against a plain read of the same bytes in the same run.
 //
 //   bench_rows [--row GLOB] [--shape ROWSxCOLS,...] [--tokens N,...] [--threads N,...] [--target NAME]
-//              [--cache in|out|both] [--runs N] [--json]
+//              [--cache in|out|both] [--runs N] [--seconds OF_A_RUN] [--json]
 //
 // Out of cache: the weights are copies of one matrix in 512 MB or more of huge pages, and a run goes on to the
 // next copy. In cache: each thread repeats a few strips of 256 KB or less. Runs of the kernel and of the plain
-// read alternate (A B A B ...), and the medians are printed. --json: one line a measurement.
+// read alternate (A B A B ...), and medians and bests are printed. --json: one line a measurement.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -29,7 +29,6 @@ namespace {
 constexpr int64_t kArenaBytes = int64_t{576} << 20;
 constexpr int64_t kRotateBytes = int64_t{512} << 20;
 constexpr int64_t kInCacheBytes = 256 << 10;
-constexpr double kRunSeconds = 0.04;
 
 struct Shape {
   int64_t rows, cols;
@@ -44,6 +43,7 @@ struct Options {
   bool in_cache = true;
   bool out_of_cache = true;
   int runs = 5;
+  double run_seconds = 0.04;
   bool json = false;
 };
 
@@ -128,8 +128,10 @@ void read_bytes(const uint8_t* p, int64_t bytes, int variant) {
 }
 
 struct Result {
-  double seconds;       // per matrix
+  double seconds;       // per matrix, median
   double read_seconds;  // of the same bytes
+  double best_seconds;  // least
+  double best_read_seconds;
 };
 
 class Bench {
@@ -251,9 +253,9 @@ class Bench {
       return (now() - start) / static_cast<double>(count);
     };
     const double once = time(kernel, 1);
-    const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(kRunSeconds / once));
+    const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(options_.run_seconds / once));
     const int64_t read_count =
-        std::max<int64_t>(1, static_cast<int64_t>(kRunSeconds * 20e9) / (rows * row_bytes_));
+        std::max<int64_t>(1, static_cast<int64_t>(options_.run_seconds * 20e9) / (rows * row_bytes_));
     int best_variant = 0;
     double best = 1e9;
     for (int variant = 0; variant < 3; ++variant) {
@@ -266,7 +268,9 @@ class Bench {
       read_seconds.push_back(time([&](int64_t c) { read(c, best_variant); }, read_count));
     }
     const double scale = static_cast<double>(shape.rows) / static_cast<double>(rows * n_threads);
-    return {median(kernel_seconds) * scale, median(read_seconds) * scale};
+    return {median(kernel_seconds) * scale, median(read_seconds) * scale,
+            *std::min_element(kernel_seconds.begin(), kernel_seconds.end()) * scale,
+            *std::min_element(read_seconds.begin(), read_seconds.end()) * scale};
   }
 
   void print(const KernelRow& row, Target target, const Shape& shape, int64_t n_tokens,
@@ -276,18 +280,20 @@ class Bench {
     const double read_gbs = bytes / result.read_seconds / 1e9;
     const double gmacs =
         static_cast<double>(shape.rows * shape.cols * n_tokens) / result.seconds / 1e9;
+    const double best = bytes / result.best_seconds / 1e9;
+    const double best_read = bytes / result.best_read_seconds / 1e9;
     const std::string name(target_name(target));
     std::printf(
         options_.json
             ? "{\"row\":\"%s\",\"target\":\"%s\",\"rows\":%lld,\"cols\":%lld,\"tokens\":%lld,"
               "\"threads\":%lld,\"cache\":\"%s\",\"ns\":%.0f,\"gb_s\":%.2f,\"read_gb_s\":%.2f,"
-              "\"of_read\":%.3f,\"gmac_s\":%.1f}\n"
+              "\"of_read\":%.3f,\"gmac_s\":%.1f,\"best_gb_s\":%.2f,\"best_read_gb_s\":%.2f}\n"
             : "%-38s %-8s %6lldx%-5lld N=%-4lld T=%lld %-3s %11.0f ns %6.1f GB/s, read %5.1f "
-              "(%.2f) %7.1f GMAC/s\n",
+              "(%.2f) %7.1f GMAC/s; best %5.1f, read %5.1f (%.2f)\n",
         row.name, name.c_str(), static_cast<long long>(shape.rows),
         static_cast<long long>(shape.cols), static_cast<long long>(n_tokens),
         static_cast<long long>(n_threads), cached ? "in" : "out", result.seconds * 1e9, gbs,
-        read_gbs, gbs / read_gbs, gmacs);
+        read_gbs, gbs / read_gbs, gmacs, best, best_read, best / best_read);
     std::fflush(stdout);
   }
 
@@ -337,6 +343,8 @@ Options parse(int argc, char** argv) {
       o.target = value;
     } else if (name == "--runs") {
       o.runs = std::max(1, std::atoi(value));
+    } else if (name == "--seconds") {
+      o.run_seconds = std::atof(value);
     } else if (name == "--cache") {
       o.in_cache = std::strcmp(value, "out") != 0;
       o.out_of_cache = std::strcmp(value, "in") != 0;

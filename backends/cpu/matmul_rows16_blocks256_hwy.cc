@@ -33,6 +33,7 @@ HWY_INLINE Scales<2> load_k4_scales(const uint8_t* body, int part) {
 
 struct Q4_K {
   using Block = BlockQ4_K;
+  static constexpr bool kNibbles = true;
   static constexpr bool kHasMin = true;
   static constexpr int kSubColumns = 32;
   static constexpr int kMaxWeight = 15;
@@ -43,12 +44,15 @@ struct Q4_K {
   }
   template <int j>
   static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
-    return mask_bits(shift_bits<4 * (j % 2)>(load_piece(body, part, 3 + 8 * (j / 2) + k)), 15);
+    const VU8 both = load_piece(body, part, 3 + 8 * (j / 2) + k);
+    if constexpr (kVnni) return mask_bits(both, j % 2 == 0 ? 15 : 240);
+    return mask_bits(shift_bits<4 * (j % 2)>(both), 15);
   }
 };
 
 struct Q5_K {
   using Block = BlockQ5_K;
+  static constexpr bool kNibbles = false;
   static constexpr bool kHasMin = true;
   static constexpr int kSubColumns = 32;
   static constexpr int kMaxWeight = 31;
@@ -66,6 +70,7 @@ struct Q5_K {
 
 struct Q6_K {
   using Block = BlockQ6_K;
+  static constexpr bool kNibbles = false;
   static constexpr bool kHasMin = false;
   static constexpr int kSubColumns = 16;
   static constexpr int kMaxWeight = 63;
@@ -88,6 +93,7 @@ struct Q6_K {
 
 struct Q2_K {
   using Block = BlockQ2_K;
+  static constexpr bool kNibbles = false;
   static constexpr bool kHasMin = true;
   static constexpr int kSubColumns = 16;
   static constexpr int kMaxWeight = 3;
@@ -112,6 +118,7 @@ struct Q2_K {
 
 struct Q3_K {
   using Block = BlockQ3_K;
+  static constexpr bool kNibbles = false;
   static constexpr bool kHasMin = false;
   static constexpr int kSubColumns = 16;
   static constexpr int kMaxWeight = 7;
@@ -142,7 +149,6 @@ struct Blocks256 {
   using Format = F;
   using Act = ActQ8x256;
   static constexpr int kColumns = 256;
-  static constexpr int kStreams = 2;
   static constexpr int kSubBlocks = 256 / F::kSubColumns;
   static constexpr int kVectors = kSubBlocks / 4;
   static constexpr int kSteps = F::kSubColumns / 4;
@@ -162,7 +168,15 @@ struct Blocks256 {
         sum[t] = hn::Sub(hn::Zero(DI32()), hn::ShiftLeft<F::kOffsetShift>(sum[t]));
       }
     }
-    sub_blocks<T, 0>(place, part, scales.scale, x, sum);
+    // The dots of high nibbles are times 16: their sum is at most 4 * 63 * 16 * 60,960 < 2^31.
+    VI32 high[T];
+    HWY_UNROLL(8)
+    for (int t = 0; t < T; ++t) high[t] = hn::Zero(DI32());
+    groups<T, 0>(place, part, scales.scale, x, sum, high);
+    if constexpr (kShiftHigh) {
+      HWY_UNROLL(8)
+      for (int t = 0; t < T; ++t) sum[t] = hn::Add(sum[t], hn::ShiftRight<4>(high[t]));
+    }
     const VF32 d = load_halves(place.halves, part);
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) {
@@ -196,13 +210,35 @@ struct Blocks256 {
     if constexpr (i + 1 < 8) add_sums<T, i + 1>(s, x, sum);
   }
 
-  // Adds scale * dot of the sub-blocks from j on.
+  // Sub-blocks that share pieces are a group: 2g and 2g + 1, or every second one of eight.
+  static constexpr int kMembers = kSubBlocks == 16 ? 4 : 2;
+  static constexpr int kGroups = kSubBlocks / kMembers;
+  static constexpr int sub_block(int g, int member) {
+    return kSubBlocks == 16 ? g / 2 * 8 + g % 2 + 2 * member : 2 * g + member;
+  }
+  static constexpr bool kShiftHigh = kVnni && F::kNibbles;
+
+  // Adds scale * dot of the groups from g on.
+  template <int T, int g>
+  static HWY_INLINE void groups(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
+                                const Act* const (&x)[T], VI32 (&sum)[T], VI32 (&high)[T]) {
+    if (part == 0) prefetch_lines<T>(place.body, g * kLines / kGroups, (g + 1) * kLines / kGroups);
+    members<T, g, 0>(place, part, s, x, sum, high);
+    if constexpr (g + 1 < kGroups) groups<T, g + 1>(place, part, s, x, sum, high);
+  }
+
+  template <int T, int g, int m>
+  static HWY_INLINE void members(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
+                                 const Act* const (&x)[T], VI32 (&sum)[T], VI32 (&high)[T]) {
+    constexpr int j = sub_block(g, m);
+    add_sub_block<T, j>(place, part, s, x, kShiftHigh && m == 1 ? high : sum);
+    if constexpr (m + 1 < kMembers) members<T, g, m + 1>(place, part, s, x, sum, high);
+  }
+
   template <int T, int j>
-  static HWY_INLINE void sub_blocks(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
-                                    const Act* const (&x)[T], VI32 (&sum)[T]) {
-    if (part == 0) {
-      prefetch_lines(place.body, j * kLines / kSubBlocks, (j + 1) * kLines / kSubBlocks);
-    }
+  static HWY_INLINE void add_sub_block(const BlockPlace& place, int part,
+                                       const VU8 (&s)[kVectors], const Act* const (&x)[T],
+                                       VI32 (&sum)[T]) {
     const Scale scale = scale_of<j % 4, F::kSignedScale>(s[j / 4]);
     if constexpr (kVnni) {
       VI32 dot[T];
@@ -235,7 +271,6 @@ struct Blocks256 {
         }
       }
     }
-    if constexpr (j + 1 < kSubBlocks) sub_blocks<T, j + 1>(place, part, s, x, sum);
   }
 };
 

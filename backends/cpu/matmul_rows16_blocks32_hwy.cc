@@ -58,13 +58,12 @@ struct Blocks32 {
   using Format = F;
   using Act = ActQ8x32;
   static constexpr int kColumns = 32;
-  static constexpr int kStreams = 2;
   static constexpr int kBytes = kRows * static_cast<int>(sizeof(typename F::Block));
 
   template <int T>
   static HWY_INLINE void block(const BlockPlace& place, int part, const Act* const (&x)[T],
                                VF32 (&acc)[T]) {
-    if (part == 0) prefetch_lines(place.body, 0, (kBytes + 63) / 64);
+    if (part == 0) prefetch_lines<T>(place.body, 0, (kBytes + 63) / 64);
     VI32 dot[T];
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) dot[t] = hn::Set(DI32(), -F::kOffset * x[t]->sum);

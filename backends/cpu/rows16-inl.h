@@ -138,11 +138,22 @@ HWY_INLINE Scale scale_of(VU8 v) {
 }
 #endif
 
-// Asks for the lines [p, p + bytes) that are read soon. Going past the array is harmless.
-constexpr int64_t kPrefetchAhead = 3072;
+// Streams of one core, and how far ahead of it lines are asked for; perf/README.md has the numbers. Zen 4's own
+// prefetch keeps up with one stream as long as the kernel waits for memory, so that asking costs more than it
+// brings; with more tokens the pace is the kernel's, and lines are asked for a block ahead. Sapphire Rapids gains
+// from two streams and from asking early, into the second-level cache.
+constexpr bool kTwoStreams = HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3_SPR;
+template <int T>
+constexpr int kPrefetchAhead = kTwoStreams ? 3072 : T <= 2 ? 0 : 2304;
+constexpr int kPrefetchLocality = kTwoStreams ? 2 : 3;
+
+// Asks for the lines `first` to `last` - 1 behind p, at the distance above. Going past the array is harmless.
+template <int T>
 HWY_INLINE void prefetch_lines(const uint8_t* p, int first, int last) {
-  for (int i = first; i < last; ++i) {
-    __builtin_prefetch(p + kPrefetchAhead + i * 64, 0, 2);
+  if constexpr (kPrefetchAhead<T> > 0) {
+    for (int i = first; i < last; ++i) {
+      __builtin_prefetch(p + kPrefetchAhead<T> + i * 64, 0, kPrefetchLocality);
+    }
   }
 }
 
@@ -233,7 +244,7 @@ HWY_INLINE void for_strips(const void* raw_args) {
   const int64_t last = (args.row_end + kRows - 1) / kRows;
   if (args.n_tokens == 1) {
     int64_t s = first;
-    if constexpr (Rule::kStreams == 2) {
+    if constexpr (kTwoStreams) {
       const int64_t half = (last - first) / 2;
       for (; s < first + half; ++s) strips<Rule, 2, 1>(args, s, half, 0);
       s += half;
