@@ -254,8 +254,8 @@ class Bench {
     };
     const double once = time(kernel, 1);
     const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(options_.run_seconds / once));
-    const int64_t read_count =
-        std::max<int64_t>(1, static_cast<int64_t>(options_.run_seconds * 20e9) / (rows * row_bytes_));
+    const int64_t read_count = std::max<int64_t>(
+        1, static_cast<int64_t>(options_.run_seconds * 20e9) / (rows * row_bytes_));
     int best_variant = 0;
     double best = 1e9;
     for (int variant = 0; variant < 3; ++variant) {

@@ -236,9 +236,8 @@ struct Blocks256 {
   }
 
   template <int T, int j>
-  static HWY_INLINE void add_sub_block(const BlockPlace& place, int part,
-                                       const VU8 (&s)[kVectors], const Act* const (&x)[T],
-                                       VI32 (&sum)[T]) {
+  static HWY_INLINE void add_sub_block(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
+                                       const Act* const (&x)[T], VI32 (&sum)[T]) {
     const Scale scale = scale_of<j % 4, F::kSignedScale>(s[j / 4]);
     if constexpr (kVnni) {
       VI32 dot[T];

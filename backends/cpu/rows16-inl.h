@@ -139,20 +139,21 @@ HWY_INLINE Scale scale_of(VU8 v) {
 #endif
 
 // Streams of one core, and how far ahead of it lines are asked for; perf/README.md has the numbers. Zen 4's own
-// prefetch keeps up with one stream as long as the kernel waits for memory, so that asking costs more than it
-// brings; with more tokens the pace is the kernel's, and lines are asked for a block ahead. Sapphire Rapids gains
-// from two streams and from asking early, into the second-level cache.
+// prefetch keeps up with one stream as long as the kernel waits for memory; with more tokens the pace is the
+// kernel's, and asking early helps. Sapphire Rapids gains from two streams and from asking always. Into the
+// second-level cache: the first has too few places for what is on its way.
 constexpr bool kTwoStreams = HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3_SPR;
 template <int T>
-constexpr int kPrefetchAhead = kTwoStreams ? 3072 : T <= 2 ? 0 : 2304;
-constexpr int kPrefetchLocality = kTwoStreams ? 2 : 3;
+constexpr int kPrefetchAhead = kTwoStreams ? 3072
+                               : T <= 2    ? 0
+                                           : 6144;
 
 // Asks for the lines `first` to `last` - 1 behind p, at the distance above. Going past the array is harmless.
 template <int T>
 HWY_INLINE void prefetch_lines(const uint8_t* p, int first, int last) {
-  if constexpr (kPrefetchAhead<T> > 0) {
+  if constexpr (kPrefetchAhead < T >> 0) {
     for (int i = first; i < last; ++i) {
-      __builtin_prefetch(p + kPrefetchAhead<T> + i * 64, 0, kPrefetchLocality);
+      __builtin_prefetch(p + kPrefetchAhead<T> + i * 64, 0, 2);
     }
   }
 }
