@@ -41,6 +41,7 @@ BOS = {"default": 0, "none": 1, "force": 2}
 SPECIAL = {"plain": 0, "user_defined": 1, "all": 2}
 KV = {"f16": 0, "f32": 1}
 MODES = {"default": 0, "reference": 1, "planned": 2, "planned-fused": 3}
+WEIGHTS = {"packed": 0, "stored": 1}
 TOKENS = {"auto": 0, "prompt": 1, "prompt_part": 2, "generated": 3}
 END_REASONS = (None, "eos", "eot", "eom", "fim", "name")
 FUSIONS = {"F1": 1, "F2": 2, "F3": 4, "F4": 8, "F5": 16, "F6": 32}
@@ -118,14 +119,14 @@ class engine_chat_message(_Struct):
 class engine_session_params(_Struct):
     _fields_ = _fields(
         "u32 struct_size, u32 n_ctx, u32 n_threads, u32 prefill_chunk, i32 kv_type, i32 mode, str target, "
-        "str kernels, u32 without_fusions, i32 sequence"
+        "str kernels, u32 without_fusions, i32 sequence, i32 weights, u32 reserved"
     )
 
 
 class engine_session_stats(_Struct):
     _fields_ = _fields(
         "u32 struct_size, i32 mode, u32 n_threads, u32 n_ctx, u64 decoded_tokens, u64 kv_bytes, u64 bytes_per_token, "
-        "char[16] target"
+        "char[16] target, u64 packed_bytes"
     )
 
 
@@ -695,11 +696,12 @@ class Capture(Hook):
 
 
 def _session_params(n_ctx=0, threads=0, chunk=0, kv="f16", mode="default", target=None, kernels=None, without_fusions=(),
-                    sequence=0):  # fmt: skip
+                    sequence=0, weights="packed"):  # fmt: skip
     keep = [x.encode() if x else None for x in (target, kernels)]
     params = engine_session_params(
         n_ctx=n_ctx, n_threads=threads, prefill_chunk=chunk, kv_type=KV[kv], mode=MODES[mode], target=keep[0],
         kernels=keep[1], without_fusions=sum(FUSIONS[f] for f in without_fusions), sequence=sequence,
+        weights=WEIGHTS[weights],
     )  # fmt: skip
     return params, keep
 
@@ -710,7 +712,7 @@ class Session(_Handle):
     def __init__(self, model, **options):
         """n_ctx: positions (0 = up to 4096); threads (0 = all); chunk: tokens through the layers at once; kv: f16,
         f32; mode: default, reference, planned, planned-fused; target: CPU target; kernels: pattern; without_fusions:
-        ["F1", ...]; sequence: your number of it."""
+        ["F1", ...]; sequence: your number of it; weights: packed (once per model, faster), stored (as in the file)."""
         super().__init__(model.lib, "session_destroy")
         self.model, self._hooks, self._scopes, self._failure = model, {}, [], None
         params, _ = _session_params(**options)

@@ -97,7 +97,7 @@ def test_constants():
     _, _, constants = layout()
     for prefix, table in [("BOS", binding.BOS), ("SPECIAL", binding.SPECIAL), ("KV", binding.KV),
                           ("TOKENS", binding.TOKENS), ("HOOK", binding.ACTIONS), ("OPEN", binding.OPEN_FLAGS),
-                          ("MODE", binding.MODES)]:  # fmt: skip
+                          ("MODE", binding.MODES), ("WEIGHTS", binding.WEIGHTS)]:  # fmt: skip
         for name, value in table.items():
             assert constants[f"ENGINE_{prefix}_{name.upper().replace('-', '_')}"] == value, name
     fusions = {n: v for n, v in constants.items() if n.startswith("ENGINE_FUSION_")}
@@ -273,7 +273,8 @@ def test_steering_is_reproducible(model):
     """The same ids and logits in every mode, thread count and chunk."""
     vector, layer, wanted = direction(model), model.n_layer // 2, None
     for mode, threads, chunk in [("reference", 1, 0), ("planned", 1, 3), ("planned-fused", 2, 0), ("planned-fused", 1, 5)]:
-        with model.session(n_ctx=64, mode=mode, threads=threads, chunk=chunk) as s:
+        weights = "stored" if threads == 2 else "packed"
+        with model.session(n_ctx=64, mode=mode, threads=threads, chunk=chunk, weights=weights) as s:
             plain = s.decode(model.ids)
             s.truncate(0)
             with s.add("resid_post", layer=layer, values=vector, alpha=2.5) as hook:
