@@ -29,7 +29,11 @@ absl::StatusOr<engine::PackedWeights> pack_weights(const engine_model& model,
   const auto release = [&](const uint8_t* data, uint64_t n_bytes) {
     const std::less<const uint8_t*> before;
     if (before(data, file) || !before(data, file + model.file.size_bytes())) return;
-    model.file.advise(engine::Advice::kDontNeed, static_cast<uint64_t>(data - file), n_bytes);
+    // Pages shared with a neighbouring tensor go too: were they needed again, they would come back.
+    constexpr uint64_t kPage = 4096;
+    const auto begin = static_cast<uint64_t>(data - file);
+    const uint64_t from = begin / kPage * kPage;
+    model.file.advise(engine::Advice::kDontNeed, from, begin + n_bytes + kPage - 1 - from);
   };
   return model.store.prepare(*model.program, plan, runner, model.memory, progress, release);
 }

@@ -20,9 +20,23 @@ KernelChoice::KernelChoice(const Program& program, const PlanKey& key)
       packed_(key.packed && key.mode != Mode::kReference),
       pattern_(key.kernel_pattern) {}
 
+bool KernelChoice::head_packs(int32_t weight) {
+  for (const Step& step : program_.final_steps) {
+    if (step.op != Op::kMatmul || step.weight != weight) continue;
+    const auto head = resolve(step);
+    KernelKey embed{.op = Op::kEmbed,
+                    .format = program_.weights[static_cast<size_t>(weight)].format};
+    embed.layout = Layout::kRows16;
+    return head.ok() && (*head)->row->key.layout == Layout::kRows16 &&
+           resolve_kernel(embed, target_).ok();
+  }
+  return false;
+}
+
 absl::StatusOr<const Resolved*> KernelChoice::resolve(const Step& step) {
   KernelKey key = kernel_key(program_, step, kv_);
   if (packed_ && key.op == Op::kMatmul) key.layout = Layout::kAny;
+  if (packed_ && key.op == Op::kEmbed && head_packs(step.weight)) key.layout = Layout::kRows16;
   for (const auto& [known, resolved] : known_) {
     if (same(known, key)) return resolved.get();
   }

@@ -25,6 +25,10 @@ class KernelChoice {
   bool any_forced() const { return any_forced_; }
 
  private:
+  // Whether the head is this weight and reads it packed: then the embedding does too, so that it lies in memory
+  // once.
+  bool head_packs(int32_t weight);
+
   const Program& program_;
   Target target_;
   KvType kv_;

@@ -90,6 +90,8 @@ class SessionParams(Sized):
         ("kernels", C.c_char_p),
         ("without_fusions", C.c_uint32),
         ("sequence", C.c_int32),
+        ("weights", C.c_int32),
+        ("reserved", C.c_uint32),
     ]
 
 
@@ -103,6 +105,7 @@ class SessionStats(Sized):
         ("kv_bytes", C.c_uint64),
         ("bytes_per_token", C.c_uint64),
         ("target", C.c_char * 16),
+        ("packed_bytes", C.c_uint64),
     ]
 
 
