@@ -25,17 +25,20 @@ absl::StatusOr<engine::PackedWeights> pack_weights(const engine_model& model,
   const auto progress = [&host](uint64_t done, uint64_t total) {
     if (host.progress != nullptr) host.progress(host.user, ENGINE_PHASE_REPACK, done, total);
   };
-  const uint8_t* const file = model.file.bytes().data();
-  const auto release = [&](const uint8_t* data, uint64_t n_bytes) {
+  const std::span<const uint8_t> file = model.file.bytes();
+  const auto read = [&](const uint8_t* stored, uint64_t n_bytes, uint8_t* out) -> absl::Status {
     const std::less<const uint8_t*> before;
-    if (before(data, file) || !before(data, file + model.file.size_bytes())) return;
-    // Pages shared with a neighbouring tensor go too: were they needed again, they would come back.
-    constexpr uint64_t kPage = 4096;
-    const auto begin = static_cast<uint64_t>(data - file);
-    const uint64_t from = begin / kPage * kPage;
-    model.file.advise(engine::Advice::kDontNeed, from, begin + n_bytes + kPage - 1 - from);
+    if (before(stored, file.data()) || !before(stored, file.data() + file.size())) {
+      std::memcpy(out, stored, n_bytes);  // a vector that was converted when the model was opened
+      return absl::OkStatus();
+    }
+    return model.file.read(static_cast<uint64_t>(stored - file.data()), {out, n_bytes});
   };
-  return model.store.prepare(*model.program, plan, runner, model.memory, progress, release);
+  // Opening touched the file here and there; packed weights are read from their copies.
+  if (plan.key.packed && plan.key.mode != engine::Mode::kReference) {
+    model.file.advise(engine::Advice::kDontNeed, 0, file.size());
+  }
+  return model.store.prepare(*model.program, plan, runner, model.memory, progress, read);
 }
 
 int32_t decode(engine_session* session, const int32_t* ids, uint64_t n_ids, float* logits,

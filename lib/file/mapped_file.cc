@@ -87,6 +87,9 @@ absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t 
   file.map_ = map;
   file.map_bytes_ = map_bytes;
   file.bytes_ = {static_cast<const uint8_t*>(map) + lead_bytes, static_cast<size_t>(length)};
+  file.descriptor_ =
+      ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);  // without one, read() uses the mapping
+  file.descriptor_offset_ = offset;
   return file;
 }
 
@@ -108,6 +111,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   map_bytes_ = std::exchange(other.map_bytes_, 0);
   release_ = std::exchange(other.release_, nullptr);
   user_ = std::exchange(other.user_, nullptr);
+  descriptor_ = std::exchange(other.descriptor_, -1);
+  descriptor_offset_ = std::exchange(other.descriptor_offset_, 0);
   return *this;
 }
 
@@ -115,9 +120,28 @@ MappedFile::~MappedFile() { release(); }
 
 void MappedFile::release() {
   if (map_ != nullptr) ::munmap(map_, static_cast<size_t>(map_bytes_));
+  if (descriptor_ >= 0) ::close(descriptor_);
   if (release_ != nullptr) release_(user_, bytes_.data(), bytes_.size());
+  descriptor_ = -1;
   map_ = nullptr;
   release_ = nullptr;
+}
+
+absl::Status MappedFile::read(uint64_t offset, std::span<uint8_t> out) const {
+  if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
+    return error(Code::kInternal, "a range outside the file");
+  }
+  size_t done = 0;
+  while (descriptor_ >= 0 && done < out.size()) {
+    const ssize_t n = ::pread(descriptor_, out.data() + done, out.size() - done,
+                              static_cast<off_t>(descriptor_offset_ + offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, "cannot read the file");
+    if (n == 0) return error(Code::kFileOpen, "the file became shorter while it was open");
+    done += static_cast<size_t>(n);
+  }
+  if (done < out.size()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+  return absl::OkStatus();
 }
 
 uint64_t MappedFile::readable_past_end() const {

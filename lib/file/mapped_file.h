@@ -53,6 +53,10 @@ class MappedFile {
   // for memory.
   uint64_t readable_past_end() const;
 
+  // Copies bytes [offset, offset + out.size()), which must lie inside, without mapping them: reading through
+  // the mapping would count them as this process's memory, on Linux 6 in pieces of up to 2 MiB. Any thread.
+  absl::Status read(uint64_t offset, std::span<uint8_t> out) const;
+
   // Applies to the pages of [offset, offset + length): all that it touches, or, for kDontNeed,
   // those that lie wholly inside. A range beyond the end is cut. Failures of the system are
   // ignored: these are hints.
@@ -66,6 +70,8 @@ class MappedFile {
   uint64_t map_bytes_ = 0;
   ReleaseFn release_ = nullptr;
   void* user_ = nullptr;
+  int descriptor_ = -1;             // of the mapped file, ours
+  uint64_t descriptor_offset_ = 0;  // of bytes_[0] in it
 };
 
 }  // namespace engine

@@ -1,7 +1,8 @@
-// Packing in parallel, strip ranges of about equal size per task.
+// Packing in parallel, piece by piece.
 #include "lib/plan/weight_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "lib/quant/pack.h"
@@ -9,69 +10,97 @@
 namespace engine {
 namespace {
 
-constexpr int64_t kTaskBytes = int64_t{1} << 20;  // enough for a task's start to cost nothing
+constexpr int64_t kPieceBytes = int64_t{256}
+                                << 10;  // stays in a core's L2 between reading and packing
 
-// Weights that a section's matmuls read packed, and those that any step reads as stored.
-struct Uses {
-  std::vector<bool> packed, stored;
-};
-
-void collect(const std::vector<Step>& section, const std::vector<PlanStep>& steps, Uses* uses) {
+// Weights that a section's steps read packed.
+void collect(const std::vector<Step>& section, const std::vector<PlanStep>& steps,
+             std::vector<bool>* packed) {
   for (const PlanStep& step : steps) {
     for (size_t i = 0; i < step.steps.size(); ++i) {
       const int32_t weight = section[static_cast<size_t>(step.steps[i])].weight;
-      if (weight < 0) continue;
       const KernelRow& row = kernel_rows()[static_cast<size_t>(step.kernels[i])];
-      (row.key.layout == Layout::kRows16 ? uses->packed
-                                         : uses->stored)[static_cast<size_t>(weight)] = true;
+      if (row.key.layout == Layout::kRows16) (*packed)[static_cast<size_t>(weight)] = true;
     }
   }
 }
 
-Uses uses_of(const Program& program, const Plan& plan) {
-  Uses uses{std::vector<bool>(program.weights.size()), std::vector<bool>(program.weights.size())};
+std::vector<bool> packed_in(const Program& program, const Plan& plan) {
+  std::vector<bool> packed(program.weights.size());
   for (const PlanForm* form : {&plan.decode, &plan.prefill}) {
-    collect(program.preamble, form->preamble, &uses);
+    collect(program.preamble, form->preamble, &packed);
     for (size_t l = 0; l < form->layers.size(); ++l) {
-      collect(program.layers[l], form->layers[l].steps, &uses);
+      collect(program.layers[l], form->layers[l].steps, &packed);
     }
-    collect(program.final_steps, form->final_steps, &uses);
+    collect(program.final_steps, form->final_steps, &packed);
   }
-  return uses;
+  return packed;
 }
 
 int64_t n_padded_rows(const Weight& w) {
   return (w.rows + kStripRows - 1) / kStripRows * kStripRows;
 }
 
-void pack(const Weight& w, ThreadRunner* runner, uint8_t* out) {
-  const int64_t strips = n_padded_rows(w) / kStripRows;
-  const int64_t n_tasks = std::clamp<int64_t>(w.rows * w.row_bytes / kTaskBytes, 1, strips);
-  parallel_for(*runner, static_cast<uint32_t>(n_tasks), [&](uint32_t t) {
-    const int64_t begin = strips * t / n_tasks * kStripRows;
-    const int64_t end = std::min(w.rows, strips * (t + 1) / n_tasks * kStripRows);
-    pack_rows(w.format, w.data, w.row_bytes, w.cols, begin, end, out);
+// Rows of a weight that fit a piece, whole strips.
+int64_t piece_rows(const Weight& w) {
+  return std::max<int64_t>(1, kPieceBytes / (w.row_bytes * kStripRows)) * kStripRows;
+}
+
+// Every thread reads a piece at a time into its own buffer and packs it from there.
+absl::Status pack(const Weight& w, ThreadRunner* runner, const AlignedBuffer& buffers,
+                  int64_t buffer_bytes, const WeightStore::ReadFn& read, uint8_t* out) {
+  const int64_t rows = piece_rows(w);
+  const int64_t n_pieces = (w.rows + rows - 1) / rows;
+  const auto n_tasks =
+      static_cast<uint32_t>(std::min<int64_t>(n_pieces, static_cast<int64_t>(runner->n_threads())));
+  std::atomic<int64_t> next{0};
+  std::mutex fault_mutex;
+  absl::Status fault;
+  parallel_for(*runner, n_tasks, [&](uint32_t task) {
+    uint8_t* const buffer = buffers.data() + task * buffer_bytes;
+    for (int64_t piece = next++; piece < n_pieces; piece = next++) {
+      const int64_t begin = piece * rows, n = std::min(rows, w.rows - begin);
+      const absl::Status status =
+          read(w.data + begin * w.row_bytes, static_cast<uint64_t>(n * w.row_bytes), buffer);
+      if (!status.ok()) {
+        const std::lock_guard lock(fault_mutex);
+        fault = status;
+        return;
+      }
+      pack_rows(w.format, buffer, w.row_bytes, w.cols, 0, n,
+                out + packed_bytes(w.format, begin, w.cols));
+    }
   });
+  return fault;
 }
 
 }  // namespace
 
 absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const Plan& plan,
                                                    ThreadRunner* runner, const HostMemory& memory,
-                                                   const ProgressFn& progress,
-                                                   const ReleaseFn& release) {
+                                                   const ProgressFn& progress, const ReadFn& read) {
   const std::lock_guard lock(mutex_);
   views_.resize(program.weights.size());
-  const Uses uses = uses_of(program, plan);
+  const std::vector<bool> packed = packed_in(program, plan);
   const auto bytes_of = [&](size_t i) {
     const Weight& w = program.weights[i];
-    if (!uses.packed[i] || views_[i].data != nullptr) return int64_t{0};
+    if (!packed[i] || views_[i].data != nullptr) return int64_t{0};
     return (engine::packed_bytes(w.format, w.rows, w.cols) + 63) / 64 * 64;
   };
   uint64_t total = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) total += static_cast<uint64_t>(bytes_of(i));
   if (total == 0) return views_;
   ENGINE_ASSIGN_OR_RETURN(AlignedBuffer block, AlignedBuffer::create_large(memory, total));
+  int64_t buffer_bytes = 0;
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    const Weight& w = program.weights[i];
+    if (bytes_of(i) > 0) {
+      buffer_bytes = std::max(buffer_bytes, (piece_rows(w) * w.row_bytes + 63) / 64 * 64);
+    }
+  }
+  ENGINE_ASSIGN_OR_RETURN(
+      const AlignedBuffer buffers,
+      AlignedBuffer::create(memory, static_cast<uint64_t>(buffer_bytes) * runner->n_threads()));
   PackedWeights views = views_;
   if (progress) progress(0, total);
   uint64_t done = 0;
@@ -80,9 +109,8 @@ absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const
     const int64_t n_bytes = bytes_of(i);
     if (n_bytes == 0) continue;
     uint8_t* const to = block.data() + done;
-    pack(w, runner, to);
+    ENGINE_RETURN_IF_ERROR(pack(w, runner, buffers, buffer_bytes, read, to));
     views[i] = {to, engine::packed_bytes(w.format, w.rows, w.cols) / n_padded_rows(w)};
-    if (release && !uses.stored[i]) release(w.data, static_cast<uint64_t>(w.rows * w.row_bytes));
     done += static_cast<uint64_t>(n_bytes);
     if (progress) progress(done, total);
   }

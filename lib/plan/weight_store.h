@@ -20,16 +20,15 @@ class WeightStore {
  public:
   // Told the bytes packed so far and in all, from one thread at a time.
   using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
-  // The stored bytes [data, data + n_bytes) are not needed for a while.
-  using ReleaseFn = std::function<void(const uint8_t* data, uint64_t n_bytes)>;
+  // Copies stored bytes of a weight, given their address in the program, from wherever they lie; any thread.
+  using ReadFn = std::function<absl::Status(const uint8_t* stored, uint64_t n_bytes, uint8_t* out)>;
 
-  // Any thread; waits for a packing that is under way. Packs what the plan's kernels want in another layout than
-  // stored, in parallel, in the order of use. Weights that are also read as stored (the embedding) are not
-  // released. The views are per weight of the program and live as long as the store. kMemory: what was packed
+  // Any thread; waits for a packing that is under way. Packs what the plan's kernels want in another layout
+  // than stored, in parallel, in the order of use. The views are per weight of the program and live as long as the store. kMemory: what was packed
   // by earlier calls stays.
   absl::StatusOr<PackedWeights> prepare(const Program& program, const Plan& plan,
                                         ThreadRunner* runner, const HostMemory& memory,
-                                        const ProgressFn& progress, const ReleaseFn& release);
+                                        const ProgressFn& progress, const ReadFn& read);
 
   uint64_t packed_bytes() const;
 

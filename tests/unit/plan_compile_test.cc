@@ -17,6 +17,16 @@ absl::Status compile_status(const Program& program, const PlanKey& key) {
   return compile(program, key).status();
 }
 
+Layout head_layout(const Plan& plan) {
+  for (const PlanStep& step : plan.decode.final_steps) {
+    for (const int32_t kernel : step.kernels) {
+      const KernelRow& row = kernel_rows()[static_cast<size_t>(kernel)];
+      if (row.key.op == Op::kMatmul) return row.key.layout;
+    }
+  }
+  return Layout::kNone;
+}
+
 }  // namespace
 
 TEST_CASE(

@@ -23,6 +23,11 @@ inline std::unique_ptr<Toy> make_toy(const ToyModel& spec) {
   return toy;
 }
 
+inline absl::Status copy_bytes(const uint8_t* from, uint64_t n, uint8_t* to) {
+  std::memcpy(to, from, n);
+  return absl::OkStatus();
+}
+
 struct Setup {
   Mode mode = Mode::kPlannedFused;
   int64_t n_ctx = 300;
@@ -51,7 +56,7 @@ inline std::unique_ptr<Session> make_session(const Toy& toy, const Setup& setup 
   auto pool = make_pool(setup.threads);
   REQUIRE(pool.ok());
   const auto plan = must_compile(toy.program, key_of(setup));
-  auto packed = toy.store.prepare(toy.program, *plan, pool->get(), {}, nullptr, nullptr);
+  auto packed = toy.store.prepare(toy.program, *plan, pool->get(), {}, nullptr, copy_bytes);
   REQUIRE(packed.ok());
   auto session = Session::create(toy.program, std::move(*packed), std::move(*pool), plan, {});
   INFO(session.status().message());
