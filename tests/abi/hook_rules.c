@@ -225,6 +225,13 @@ static void check_failures(const engine_model *model) {
       CHECK_STATUS(engine_session_truncate(session, 0), ENGINE_OK);
       CHECK_STATUS(decode_run(session, &run), ENGINE_OK);
       CHECK(same_run(&run, &expected));
+      /* what the failed call had captured and counted is not in here either */
+      const uint64_t n = (uint64_t)(in_prompt ? 0 : RUN_PROMPT) + RUN_PROMPT + RUN_TOKENS;
+      CHECK_STATUS(engine_hook_stats_get(session, watcher, &stats), ENGINE_OK);
+      CHECK(stats.rows_captured + stats.rows_dropped == n * TOY_LAYERS);
+      CHECK(stats.positions == n * TOY_LAYERS);
+      CHECK_STATUS(engine_hook_stats_get(session, writer, &stats), ENGINE_OK);
+      CHECK(stats.writes == n * TOY_LAYERS);
       engine_session_destroy(session);
     }
   }
