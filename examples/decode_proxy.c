@@ -240,6 +240,8 @@ static void print_json(const proxy_options *o, const proxy_report *r,
   printf(", \"target\": \"%s\", \"coherence\": %s", r->stats.target,
          r->coherence < 0 ? "null" : (r->coherence ? "1" : "0"));
   if (o->signature) printf(", \"signature\": \"%016" PRIx64 "\"", r->run->signature);
+  printf(", \"weights\": \"%s\", \"packed_bytes\": %" PRIu64, o->session.weights,
+         r->stats.packed_bytes);
   printf(", \"kv\": \"%s\", \"n_ctx\": %u, \"context_start\": %" PRIu64
          ", \"context_end\": %" PRIu64 ", \"text\": ",
          o->session.kv, r->stats.n_ctx, r->n_prompt, r->n_prompt + r->run->ids.n);

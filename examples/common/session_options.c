@@ -34,6 +34,11 @@ void session_options_read(session_options *options) {
     cli_usage_error("'%s' is not a value for --kv: f16 or f32", options->kv);
   }
   params->kv_type = strcmp(options->kv, "f32") == 0 ? ENGINE_KV_F32 : ENGINE_KV_F16;
+  if (strcmp(options->weights, "packed") != 0 && strcmp(options->weights, "stored") != 0) {
+    cli_usage_error("'%s' is not a value for --weights: packed or stored", options->weights);
+  }
+  params->weights =
+      strcmp(options->weights, "stored") == 0 ? ENGINE_WEIGHTS_STORED : ENGINE_WEIGHTS_PACKED;
   params->without_fusions = options->without ? read_fusions(options->without) : 0;
 }
 

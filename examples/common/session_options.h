@@ -11,10 +11,11 @@ typedef struct session_options {
   const char *mode;    /* "reference", "planned", "planned-fused" */
   const char *kv;      /* "f16", "f32" */
   const char *without; /* "F1,F4", or NULL */
+  const char *weights; /* "packed", "stored" */
   engine_session_params params;
 } session_options;
 #define SESSION_OPTIONS_INIT \
-  { "planned-fused", "f16", NULL, ENGINE_SESSION_PARAMS_INIT }
+  { "planned-fused", "f16", NULL, "packed", ENGINE_SESSION_PARAMS_INIT }
 
 #define SESSION_OPTION_ROWS(options)                                       \
   {"--threads", "-t", CLI_COUNT, &(options).params.n_threads, NULL},       \
@@ -23,7 +24,8 @@ typedef struct session_options {
       {"--chunk", NULL, CLI_COUNT, &(options).params.prefill_chunk, NULL}, \
       {"--ctx", "-c", CLI_COUNT, &(options).params.n_ctx, NULL},           \
       {"--kv", NULL, CLI_TEXT, &(options).kv, NULL},                       \
-      {"--without", NULL, CLI_TEXT, &(options).without, NULL}, {           \
+      {"--without", NULL, CLI_TEXT, &(options).without, NULL},             \
+      {"--weights", NULL, CLI_TEXT, &(options).weights, NULL}, {           \
     "--kernels", NULL, CLI_TEXT, &(options).params.kernels, NULL           \
   }
 
@@ -34,6 +36,8 @@ typedef struct session_options {
   "  --chunk N         tokens of the prompt that go through the layers at once (default 128)\n" \
   "  --ctx N           context in tokens (default: up to 4096, as the model was trained)\n"     \
   "  --kv TYPE         f16 (default) or f32\n"                                                  \
+  "  --weights FORM    packed (default; once per model, in memory once) or stored (as in the "  \
+  "file)\n"                                                                                     \
   "  --without LIST    fusions not to use, such as F1,F4\n"                                     \
   "  --kernels PATTERN kernels to use where one of that name exists, such as '*__cpu_scalar'\n"
 

@@ -101,6 +101,9 @@ static void check_session_params(const engine_model *model) {
   bad.mode = -1;
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
   bad = good;
+  bad.weights = 2;
+  CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
+  bad = good;
   bad.without_fusions = 1u << 6;
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_TOO_NEW);
   bad = good;

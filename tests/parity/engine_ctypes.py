@@ -15,6 +15,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent.parent
 KV = {"f16": 0, "f32": 1}
 MODE = {"default": 0, "reference": 1, "planned": 2, "planned-fused": 3}
+WEIGHTS = {"packed": 0, "stored": 1}
 MODES = ["reference", "planned", "planned-fused"]
 FUSION = {f"F{i + 1}": 1 << i for i in range(6)}
 BOS = {"default": 0, "none": 1, "force": 2}
@@ -218,6 +219,7 @@ def session_params(
     without=(),
     kernels=None,
     sequence=0,
+    weights="packed",
 ):
     return SessionParams(
         n_ctx=n_ctx,
@@ -229,6 +231,7 @@ def session_params(
         kernels=kernels.encode() if kernels else None,
         without_fusions=sum(FUSION[f] for f in without),
         sequence=sequence,
+        weights=WEIGHTS[weights],
     )
 
 

@@ -116,6 +116,9 @@ def test_threads_and_chunks(name, prompt, real_model, expected):
         if prompt == CROSSED
         else list(zip(THREADS, CHUNKS))
     )
+    for weights in ("packed", "stored"):
+        logits = prefill(model, want.ids, threads=2, chunk=7, weights=weights)
+        assert not (d := first_difference(logits, want.logits)), f"{weights} weights: {d}"
     for mode in engine_ctypes.MODES:
         # the reference is the yardstick: its own invariance is in test_invariance
         for threads, chunk in pairs if mode != "reference" else [(2, 7)]:
@@ -172,6 +175,9 @@ def test_toys(name, kv, engine, toy_path):
     with engine.Model(toy_path(name)) as model:
         prompt = [int(i) for i in toys.token_ids(toy, 70)]
         want = Expected(model, prompt, 8, kv=kv)
+        for weights in ("packed", "stored"):
+            got = prefill(model, want.ids, threads=2, chunk=7, kv=kv, weights=weights)
+            assert not (d := first_difference(got, want.logits)), f"{weights}: {d}"
         for mode in engine_ctypes.MODES:
             for threads, chunk in [(1, 0), (2, 1), (3, 7), (8, 32)]:
                 options = {"mode": mode, "threads": threads, "chunk": chunk, "kv": kv}

@@ -105,7 +105,7 @@ def test_signature_of_modes_and_fusions(request, model):
     path = request.getfixturevalue(model)
     base, answer = signature(path, "--tokens", 6, "--mode", "reference")
     assert answer["mode"] == "reference" and not any(answer["fusions"].values())
-    runs = [["--mode", "planned"], [], ["--kernels", "rms_norm*scalar"]]
+    runs = [["--mode", "planned"], [], ["--kernels", "rms_norm*scalar"], ["--weights", "stored"]]
     runs += [["--without", f] for f in FUSIONS] + [["--without", ",".join(FUSIONS)]]
     for options in runs:
         other, got = signature(path, "--tokens", 6, *options)

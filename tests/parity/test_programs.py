@@ -98,7 +98,7 @@ def test_wrong_command_line(program, arguments):
     ["generate", "a.gguf", "-p", "x", "-f", "y"], ["generate", "a.gguf", "-p", "x", "--system", "y"],
     ["generate", "a.gguf", "-p", "x", "--json=1"], ["tokenize", "a.gguf", "--special", "some"],
     ["decode_proxy", "a.gguf", "--mode", "fastest"], ["decode_proxy", "a.gguf", "--kv", "f8"],
-    ["decode_proxy", "a.gguf", "--tokens=-3"], ["decode_proxy", "a.gguf", "--without", "F7"],
+    ["decode_proxy", "a.gguf", "--tokens=-3"], ["decode_proxy", "a.gguf", "--without", "F7"], ["decode_proxy", "a.gguf", "--weights", "folded"],
     ["decode_proxy", "a.gguf", "--without", "F1F2"], ["inspect_plan", "a.gguf", "--hooks", "capture"],
     ["inspect_plan", "a.gguf", "--hooks", "look@q"], ["inspect_plan", "a.gguf", "--hooks", "add@q:3-1"],
     ["inspect_plan", "a.gguf", "--hooks", "add@q:x"], ["inspect_plan", "a.gguf", "--json", "--verify", "x"], ["hello"]], ids=" ".join)
