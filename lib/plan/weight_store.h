@@ -24,7 +24,8 @@ class WeightStore {
   using ReadFn = std::function<absl::Status(const uint8_t* stored, uint64_t n_bytes, uint8_t* out)>;
 
   // Any thread; waits for a packing that is under way. Packs what the plan's kernels want in another layout
-  // than stored, in parallel, in the order of use. The views are per weight of the program and live as long as the store. kMemory: what was packed
+  // than stored, in parallel, in the order of use. The views are per weight of the program and live as long as
+  // the store. kMemory: what was packed
   // by earlier calls stays.
   absl::StatusOr<PackedWeights> prepare(const Program& program, const Plan& plan,
                                         ThreadRunner* runner, const HostMemory& memory,
