@@ -238,6 +238,7 @@ struct Blocks256 {
   template <int T, int j>
   static HWY_INLINE void add_sub_block(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
                                        const Act* const (&x)[T], VI32 (&sum)[T]) {
+    if constexpr (T > 1 || !kVnni) order_loads();
     const Scale scale = scale_of<j % 4, F::kSignedScale>(s[j / 4]);
     if constexpr (kVnni) {
       VI32 dot[T];

@@ -90,6 +90,7 @@ struct Blocks32 {
   template <int T, int k>
   static HWY_INLINE void add_dots(const BlockPlace& place, int part, const Act* const (&x)[T],
                                   VI32 (&dot)[T], VI16 (&pairs)[T]) {
+    if constexpr (T > 1 && !kVnni && k % 2 == 0) order_loads();
     const VU8 w = F::template weights<k>(place.body, part);
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) {

@@ -158,6 +158,9 @@ HWY_INLINE void prefetch_lines(const uint8_t* p, int first, int last) {
   }
 }
 
+// Keeps the compiler from moving loads across: GCC otherwise loads much too early, and spills. Costs no instruction.
+HWY_INLINE void order_loads() { asm volatile("" ::: "memory"); }
+
 // A place in a strip: the halves and the body of one block.
 struct BlockPlace {
   const uint8_t* halves;
