@@ -96,8 +96,12 @@ HWY_INLINE VU8 or_bits(VU8 low, VU8 high, int mask) {
 
 // sum + a0 * b0 + a1 * b1 of each lane.
 HWY_INLINE VI32 add_pairs(VI32 sum, VI16 a, VI16 b) {
-  VI32 unused = hn::Zero(DI32());
-  return hn::ReorderWidenMulAccumulate(DI32(), a, b, sum, unused);
+  if constexpr (kVnni) {  // one instruction, and only here it keeps the order of the lanes
+    VI32 unused = hn::Zero(DI32());
+    return hn::ReorderWidenMulAccumulate(DI32(), a, b, sum, unused);
+  } else {
+    return hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), a, b));
+  }
 }
 
 // Bytes a and b of each lane as two int16.
