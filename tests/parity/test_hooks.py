@@ -208,8 +208,10 @@ def test_intervention_is_the_same_in_every_mode(name, opened):
         ("reference", 1, 2),
         ("planned", 0, 2),
     ]
+    if name in engine_models():
+        runs = runs[:4]
     if name == "gemma3":  # its vocabulary makes each row of logits dear
-        ids, runs = ids[:10], runs[:4]
+        ids = ids[:10]
     clean = plain(model, ids)
     n_decoded = 3
     rng = np.random.default_rng(5)
