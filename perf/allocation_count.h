@@ -6,6 +6,10 @@
 
 /* Allocations since the start of the process; -1 where the C library offers no way to count (not glibc).
  * Threads: any. */
-int64_t allocation_count(void);
+#ifdef ALLOCATION_COUNT_PRELOAD
+__attribute__((visibility("default")))
+#endif
+int64_t
+allocation_count(void);
 
 #endif /* ENGINE_PERF_ALLOCATION_COUNT_H_ */
