@@ -307,7 +307,9 @@ def work(options, results, run, progress):
                 if extra == "profile":
                     profile(name, path, threads, options, results, common, progress)
                 else:
-                    arms = options.arms if extra == "load" else [a for a in options.arms if a not in (PEER, "reference")]
+                    # The reference allocates as it goes, by contract; the peer's allocations are its own affair.
+                    without = (PEER, "reference") if extra == "allocations" else () if options.peer else (PEER,)
+                    arms = [a for a in options.arms if a not in without]
                     child(extra, name, path, threads, arms, results, common, progress)
             progress.done += 1
 
@@ -325,12 +327,14 @@ def main():
     results = result_file.ResultFile(path)
     run = {"run": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit}
     results.add({"kind": "machine", **machine, **run})
-    if PEER in options.arms:
+    options.peer = PEER in options.arms
+    if options.peer:
         try:
             results.add({"kind": "peer", **peer_arm.describe(), **run})
         except peer_arm.Unusable as reason:
             print(f"bench: without a peer: {reason}", file=sys.stderr)
             results.add({"kind": "peer", "name": None, "why": str(reason), **run})
+            options.peer = False
     work(options, results, run, Progress())
     print(results.path)
 

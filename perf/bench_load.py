@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+import page_cache
+
 N_CTX = 4096
 PROMPT = [1, 300, 301, 302, 303, 304, 305, 306]
 
@@ -25,20 +27,6 @@ def status_kb(field):
         if line.startswith(field + ":"):
             return int(line.split()[1])
     return 0
-
-
-def drop_from_cache(path):
-    """Clean pages that nobody maps go; needs no rights."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def read_through(path):
-    with open(path, "rb", buffering=0) as file:
-        buffer = bytearray(4 << 20)
-        while file.readinto(buffer):
-            pass
 
 
 def engine_start(arm, path, threads):
@@ -54,12 +42,13 @@ def engine_start(arm, path, threads):
     stats, plan = run.session.stats(), run.session.plan().to_dict()
     scratch = plan["prefill"]["arena"]["bytes"] + threads * plan["prefill"]["arena"]["thread_scratch_bytes"]
     why, _ = engine_arm.EngineArm(arm, model, threads).prove(run)
-    return {
+    out = {
         "open_s": opened - start, "session_s": ready - opened, "first_token_s": first - ready, "void": why,
         "base_kb": base, "packed_bytes": stats["packed_bytes"], "scratch_bytes": scratch, "finite": bool(np.isfinite(row).all()),
         "kv_bytes_reserved": plan["kv"]["bytes_per_position"] * N_CTX, "kv_bytes": stats["kv_bytes"],
         "stored_bytes": model.info["bytes_per_token"],
     }  # fmt: skip
+    return out, run
 
 
 def peer_start(path, threads):
@@ -74,20 +63,25 @@ def peer_start(path, threads):
     row = run.evaluate(PROMPT)
     first = time.perf_counter()
     assert api.llama_n_ctx(run.context) >= N_CTX
-    return {
+    out = {
         "open_s": opened - start, "session_s": ready - opened, "first_token_s": first - ready, "void": [],
         "base_kb": base, "finite": bool(np.isfinite(row).all()),
     }  # fmt: skip
+    return out, run
 
 
 def once(arm, path, threads):
     before = resource.getrusage(resource.RUSAGE_SELF)
-    out = peer_start(path, threads) if arm == "llama.cpp" else engine_start(arm, path, threads)
+    out, run = peer_start(path, threads) if arm == "llama.cpp" else engine_start(arm, path, threads)
     after = resource.getrusage(resource.RUSAGE_SELF)
     out["major_faults"] = after.ru_majflt - before.ru_majflt
     out["minor_faults"] = after.ru_minflt - before.ru_minflt
-    out["peak_rss_bytes"] = 1024 * (status_kb("VmHWM") - out.pop("base_kb"))
-    out["file_rss_bytes"], out["anonymous_rss_bytes"] = 1024 * status_kb("RssFile"), 1024 * status_kb("RssAnon")
+    base_kb = out.pop("base_kb")  # Python and its libraries
+    out["peak_rss_bytes"] = 1024 * (status_kb("VmHWM") - base_kb)
+    out["resident_bytes"] = 1024 * (status_kb("VmRSS") - base_kb)
+    for field in ("RssFile", "RssAnon", "RssShmem"):
+        out[f"{field}_bytes"] = 1024 * status_kb(field)
+    run.close()  # until here everything was resident
     return {k: round(v, 5) if isinstance(v, float) else v for k, v in out.items()}
 
 
@@ -102,14 +96,15 @@ def main():
         print(json.dumps(once(o.arm, o.model, o.threads)))
         return
     out = {"file_bytes": os.path.getsize(o.model)}
-    for name, prepare in (("warm", read_through), ("cold", drop_from_cache)):
-        prepare(o.model)
+    for name, prepare in (("warm", page_cache.fill), ("cold", page_cache.drop)):
+        cached = prepare(o.model)
         command = [sys.executable, __file__, "--once", "--arm", o.arm, "--threads", str(o.threads), o.model]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr)
         out[name] = json.loads(done.stdout.strip().splitlines()[-1])
-    read_through(o.model)
+        out[name]["cached_share_before"] = round(cached, 4)
+    page_cache.fill(o.model)
     w = out["warm"]
     # Weights once, the KV cache in use, scratch: what it must hold. The peer's parts are not known to us.
     if "packed_bytes" in w:
@@ -119,7 +114,7 @@ def main():
     out["summary"] = (
         f"open {1e3 * w['open_s']:.1f} ms, session {1e3 * w['session_s']:.0f} ms, first token {1e3 * w['first_token_s']:.0f} ms, "
         f"peak {1e-6 * w['peak_rss_bytes']:.0f} MB of a file of {1e-6 * out['file_bytes']:.0f} MB, cold major faults "
-        f"{out['cold']['major_faults']}"
+        f"{out['cold']['major_faults']} ({100 * out['cold']['cached_share_before']:.0f} % was still cached)"
     )
     print(json.dumps(out))
 
