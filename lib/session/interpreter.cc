@@ -35,6 +35,7 @@ void Interpreter::prepare(ExecContext* context, const HookRows& rows) const {
   context->runner = runner_;
   context->scratch = form_->scratch;
   context->scratch_bytes = form_->scratch_bytes;
+  context->cursors = bound_->cursors();
 }
 
 absl::Status Interpreter::run_layers(std::span<const int32_t> ids, int64_t first_position,
