@@ -69,8 +69,8 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
       return bytes;
     }
     case StepKind::kMatmulGroup: return 0;
-    case StepKind::kMatmulAdd: return floats(n_tokens * kTileRows);
-    case StepKind::kGateUp: return 2 * floats(n_tokens * kTileRows);
+    case StepKind::kMatmulAdd: return floats(n_tokens * tile_rows(n_tokens));
+    case StepKind::kGateUp: return 2 * floats(n_tokens * tile_rows(n_tokens));
     case StepKind::kStoreKv: {
       const KvGeometry& kv = program.kv[static_cast<size_t>(part(0).layer)];
       return floats(kv.n_kv_heads * kv.head_dim_k);
