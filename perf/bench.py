@@ -20,8 +20,8 @@ from lane import PASS_TOKENS, Lane, LaneRun, compare
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "release" / "bin"
 PEER = bench_options.PEER
-# At long contexts the reference takes minutes for the fill; its decode is measured at the short one.
-LONG_CONTEXT_ARMS = ("planned-fused", PEER)
+# Unless arms are named, long prompts leave out what has its bar at short ones and would take minutes.
+LONG_PROMPT, LONG_PROMPT_ARMS = 256, ("planned-fused", PEER)
 TEXT = (
     "The river rises in the hills above the town, where the first mills were built. In spring its water is cold and "
     "clear, and people walk along the banks to see the herons. The old stone bridge was finished in 1842; it carries "
@@ -76,7 +76,7 @@ def spread(values, scale=None):
 
 class Progress:
     def __init__(self):
-        self.start, self.total, self.done, self._width = time.monotonic(), 0, 0, 0
+        self.start, self.total, self.done, self.failed, self._width = time.monotonic(), 0, 0, 0, 0
 
     def say(self, text):
         self._clear()
@@ -188,8 +188,8 @@ def rows_of(lane, group, measured, read_gb_s, common):
 def measure_lane(lane, group, options, results, common, progress):
     """Measures a lane and writes its rows."""
     arms = group.arms
-    if lane.kind == "context" and lane.prompt > 1024 and not options.arms_given:
-        arms = [a for a in arms if a.name in LONG_CONTEXT_ARMS]
+    if lane.prompt > LONG_PROMPT and not options.arms_given:
+        arms = [a for a in arms if a.name in LONG_PROMPT_ARMS]
     before = read_bandwidth(group.threads)
     run = LaneRun(lane, arms, group.ids(max(lane.prompt, 64)), options.contexts, options.cores, progress.tick)
     measured = run.measure(options.repeats)
@@ -260,6 +260,7 @@ def work(options, results, run, progress):
                 try:
                     measure_lane(lane, group, options, results, common, progress)
                 except Exception:
+                    progress.failed += 1
                     progress.say(f"{name} {threads}t {lane.name} failed:\n{traceback.format_exc()}")
                 progress.done += 1
             if group:
@@ -301,9 +302,11 @@ def main():
             print(f"bench: without a peer: {reason}", file=sys.stderr)
             results.add({"kind": "peer", "name": None, "why": str(reason), **run})
             options.peer = False
-    work(options, results, run, Progress())
+    progress = Progress()
+    work(options, results, run, progress)
     print(results.path)
+    return 1 if progress.failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

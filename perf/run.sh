@@ -92,5 +92,7 @@ if [[ $threads_model ]]; then
 fi
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 awk -v l="$load" 'BEGIN { exit !(l > 0.5) }' && say "the load is $load: something else runs here; rows will say how much it took"
-results=$("$runner" -B perf/bench.py "${options[@]}")
-"$python" -B perf/report.py "$results"
+status=0
+results=$("$runner" -B perf/bench.py "${options[@]}") || status=$?
+[[ ! $results ]] || "$python" -B perf/report.py "$results"
+exit $status
