@@ -144,8 +144,12 @@ class Reference:
     def w(self, name):
         return self.file.tensor(name).astype(np.float64)
 
+    def operand(self, name, x):
+        """What the matrix `name` is multiplied with; a subclass may round it as the engine does."""
+        return x
+
     def linear(self, x, stem):
-        y = x @ self.w(stem + ".weight").T
+        y = self.operand(stem + ".weight", x) @ self.w(stem + ".weight").T
         return y + self.w(stem + ".bias") if stem + ".bias" in self.file else y
 
     def is_local(self, layer):
@@ -234,9 +238,8 @@ class Reference:
         """Logits [T, V] in float64."""
         x = rms_norm(self.hidden(ids, kv), self.w("output_norm.weight"), self.eps)
         x = self.at("final_norm", -1, x)
-        head = self.file.tensor(
-            "output.weight" if "output.weight" in self.file else "token_embd.weight"
-        )
+        name = "output.weight" if "output.weight" in self.file else "token_embd.weight"
+        x, head = self.operand(name, x), self.file.tensor(name)
         parts = [x @ head[i : i + 8192].astype(np.float64).T for i in range(0, len(head), 8192)]
         y = self.at("logits_raw", -1, np.concatenate(parts, axis=1))
         cap = self.key("final_logit_softcapping", 0.0) if self.gemma else 0.0
