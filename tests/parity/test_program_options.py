@@ -27,7 +27,7 @@ PROGRAMS = C_PROGRAMS + sorted(p.name for p in PYTHON_PROGRAMS.glob("*.py") if p
 
 # Arguments after MODEL with which a program does its work on a toy, and its input.
 COMMANDS = {
-    "activation_patching.py": (["--clean", "the test", "--corrupted", "the tess", "--json"], b""),
+    "activation_patching.py": (["--clean", "the test", "--corrupted", "the tess", "--answers", "t", "e", "--json"], b""),
     "chat": (["-n", "2"], b"hi\n"),
     "decode_proxy": (["--tokens", "2", "--prompt", "the", "--skip-bandwidth"], b""),
     "generate": (["-p", "the", "-n", "2"], b""),
@@ -43,8 +43,8 @@ VALUES = {
     "--alpha": ["2"],
     "--answers": ["a", "b"],
     "--chunk": ["3"],
-    "--clean": ["the tess"],
-    "--corrupted": ["the test"],
+    "--clean": ["the tese"],
+    "--corrupted": ["the tesa"],
     "--ctx": ["64"],
     "--diff": ["plan.json"],
     "--file": ["prompt.txt"],
