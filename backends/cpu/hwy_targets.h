@@ -34,10 +34,10 @@
 // multiply-add and would break bit identity; SVE is not tested; NEON with AES or bf16 would repeat
 // the code of plain NEON, since no kernel uses those instructions. Bit 3 is
 // HWY_AVX10_2, which Highway 1.2 does not name yet.
-// Builds for sanitizers, fuzzers and coverage have two of the four x86 targets (CMakeLists.txt): the
-// others are the same templates, and each costs minutes.
+// Builds for sanitizers, fuzzers and coverage have one of the four x86 targets (CMakeLists.txt): the
+// others are the same templates, and clang needs minutes for each with a sanitizer.
 #ifdef ENGINE_FEW_TARGETS
-#define ENGINE_LEFT_OUT_TARGETS (HWY_AVX3 | HWY_AVX3_SPR)
+#define ENGINE_LEFT_OUT_TARGETS (HWY_AVX3 | HWY_AVX3_DL | HWY_AVX3_SPR)
 #else
 #define ENGINE_LEFT_OUT_TARGETS 0
 #endif
