@@ -154,7 +154,8 @@ class Binder {
       part.step = &section[static_cast<size_t>(step.steps[i])];
       part.kernel = step.kernels[i];
       const KernelRow& row = rows[static_cast<size_t>(part.kernel)];
-      if (row.key.op != part.step->op) return misfit("a kernel of another operation");
+      if (row.key.op != kernel_key(program_, *part.step, kv_->type()).op)
+        return misfit("a kernel of another operation");
       part.entry = row.entry(plan_.key.target);
       if (part.entry == nullptr) return misfit(absl::StrCat(row.name, " is not available here"));
       if (part.step->weight >= 0) {
@@ -172,6 +173,7 @@ class Binder {
       }
       if (part.step->rope >= 0) {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
+        part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
       if (row.key.op == Op::kKvStore || row.key.op == Op::kAttention) {
         part.kv = kv_->layer(bound->layer);
@@ -215,7 +217,8 @@ class Binder {
   void cut(const PlanStep& step, BoundStep* bound) const {
     std::vector<int32_t> members;
     for (size_t i = 0; i < bound->parts.size(); ++i) {
-      if (bound->parts[i].step->op == Op::kMatmul) members.push_back(static_cast<int32_t>(i));
+      const Op op = bound->parts[i].step->op;
+      if (op == Op::kMatmul || op == Op::kMoeMatmul) members.push_back(static_cast<int32_t>(i));
     }
     if (members.empty()) return;
     int64_t grain = kRowGrain;

@@ -43,6 +43,7 @@ struct BoundPart {
   const uint8_t* weight_data = nullptr;  // in the layout that the kernel reads
   int64_t weight_row_bytes = 0;
   const RopeRule* rope = nullptr;
+  const double* theta = nullptr;         // of rope, for this session's context
   KvLayer kv;                            // kKvStore, kAttention
   const KvGeometry* geometry = nullptr;  // kKvStore, kAttention
   ActType act = ActType::kF32;           // of out
@@ -119,9 +120,10 @@ struct BoundStep {
   std::vector<BoundFire> before, after;  // active sites only
 };
 
-// Executors by kind; exec_single.cc and exec_fused.cc.
+// Executors by kind; exec_single.cc, exec_moe.cc and exec_fused.cc.
 using StepExecutor = void (*)(const BoundStep& step, ExecContext& context);
 StepExecutor single_executor(Op op);
+StepExecutor moe_executor(Op op);  // of the kMoe* ops
 StepExecutor fused_executor(StepKind kind);
 
 // Calls run(begin, end, scratch) over parts of [0, n): one part per thread when the step is split, else one.

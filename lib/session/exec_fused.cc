@@ -31,6 +31,7 @@ void norm_rows_part(const BoundPart& p, int64_t t, uint8_t* scratch, ExecContext
       args.width = p.step->width;
       args.n_rows = 1;
       args.out = p.out.row_floats(scratch, t);
+      args.scale = p.step->scale;
       p.entry(&args);
       return;
     }
@@ -108,9 +109,15 @@ void matmul_add(const BoundStep& step, ExecContext& c) {
       const int64_t end = std::min(rows.end, r + tile_stride);
       matmul_rows(step.parts[0], r, end, c, tile, tile_stride);
       if (has_bias(step, 0)) add_bias(step.parts[1], r, end, c, tile, tile_stride);
-      const AddArgs args{
-          residual.in0.floats() + r, residual.in0.stride(), tile, tile_stride, end - r, c.n_tokens,
-          residual.out.floats() + r, residual.out.stride()};
+      const AddArgs args{residual.in0.floats() + r,
+                         residual.in0.stride(),
+                         tile,
+                         tile_stride,
+                         end - r,
+                         c.n_tokens,
+                         residual.out.floats() + r,
+                         residual.out.stride(),
+                         residual.step->scale};
       residual.entry(&args);
     }
   });
@@ -214,6 +221,7 @@ void attention_q(const BoundStep& step, ExecContext& c) {
       args.out = p.out.floats();
       args.out_stride = p.out.stride();
       args.scratch = rest;
+      if (p.weight != nullptr) args.sinks = p.weight_floats();
       p.entry(&args);
       item += n_heads;
     }
