@@ -43,7 +43,7 @@ TEST_CASE("the router takes the k largest scores, the lower index first among eq
 
 TEST_CASE("weights of the chosen experts by each rule") {
   Rng rng(21);
-  for (const auto [n_experts, k] : {std::pair<int64_t, int64_t>{8, 2}, {128, 8}, {5, 5}, {1, 1}}) {
+  for (const auto& [n_experts, k] : {std::pair<int64_t, int64_t>{8, 2}, {128, 8}, {5, 5}, {1, 1}}) {
     const Floats scores = random_floats(rng, 3 * n_experts, -6.0f, 6.0f);
     for (const MoeRule rule :
          {MoeRule::kSoftmax, MoeRule::kRenormalised, MoeRule::kSoftmaxOfChosen}) {
