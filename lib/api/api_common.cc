@@ -1,8 +1,6 @@
 // Status codes, names and errors at the edge.
 #include "lib/api/api_common.h"
 
-#include "lib/plan/plan_facts.h"
-
 namespace engine::api {
 
 // One list, two spellings: the numbers of engine.h and of base/status.h must never part.
@@ -58,17 +56,6 @@ int32_t report(const absl::Status& status, engine_error* error) {
   return static_cast<int32_t>(code);
 }
 
-const Hash128& fingerprint_of(const engine_model& model) {
-  std::call_once(model.fingerprint_once,
-                 [&] { model.fingerprint = model_fingerprint(*model.model, model.file.bytes()); });
-  return model.fingerprint;
-}
-
-const std::string& vocabulary_hash_of(const engine_model& model) {
-  std::call_once(model.vocabulary_once, [&] { model.vocabulary = vocabulary_hash(*model.model); });
-  return model.vocabulary;
-}
-
 absl::StatusOr<const Tokenizer*> tokenizer_of(const engine_model* model) {
   if (model == nullptr) return error(Code::kArgument, "the model is NULL");
   if (model->model->tokenizer == nullptr) {
@@ -94,13 +81,11 @@ const char* engine_status_name(int32_t status) {
     case ENGINE_FILE_OPEN: return "FILE_OPEN";
     case ENGINE_FILE_FORMAT: return "FILE_FORMAT";
     case ENGINE_FILE_UNSUPPORTED: return "FILE_UNSUPPORTED";
-    case ENGINE_CORRUPT: return "CORRUPT";
     case ENGINE_MODEL_ARCHITECTURE: return "MODEL_ARCHITECTURE";
     case ENGINE_MODEL_KEY: return "MODEL_KEY";
     case ENGINE_MODEL_TENSOR: return "MODEL_TENSOR";
     case ENGINE_TOKENIZER: return "TOKENIZER";
     case ENGINE_CHAT_TEMPLATE: return "CHAT_TEMPLATE";
-    case ENGINE_MODEL_MISMATCH: return "MODEL_MISMATCH";
     case ENGINE_PLAN: return "PLAN";
     case ENGINE_MEMORY: return "MEMORY";
     case ENGINE_DEVICE: return "DEVICE";
@@ -110,7 +95,6 @@ const char* engine_status_name(int32_t status) {
     case ENGINE_NONFINITE: return "NONFINITE";
     case ENGINE_CANCELLED: return "CANCELLED";
     case ENGINE_CANNOT_REWIND: return "CANNOT_REWIND";
-    case ENGINE_KV_MISMATCH: return "KV_MISMATCH";
     case ENGINE_HOOK_FAILED: return "HOOK_FAILED";
     case ENGINE_INTERNAL: return "INTERNAL";
     default: return "UNKNOWN";

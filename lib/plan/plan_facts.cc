@@ -20,7 +20,6 @@ class HashInput {
     const auto* first = static_cast<const uint8_t*>(data);
     if (n_bytes > 0) bytes_.insert(bytes_.end(), first, first + n_bytes);
   }
-  Hash128 hash() const { return hash128(bytes_.data(), bytes_.size()); }
   std::string hex() const { return hash_hex(hash128(bytes_.data(), bytes_.size())); }
 
  private:
@@ -67,21 +66,6 @@ std::string sampled_hash(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-Hash128 model_fingerprint(const Model& model, std::span<const uint8_t> bytes) {
-  HashInput input;
-  for (const std::string& hash : {tensor_table_hash(model.file), sampled_hash(bytes)}) {
-    input.data(hash.data(), hash.size());
-  }
-  for (const GgufValue& value : model.file.values()) {
-    if (value.key.starts_with("tokenizer.")) continue;
-    input.data(value.key.data(), value.key.size());
-    input.data(value.data, value.data_bytes);
-  }
-  return input.hash();
-}
-
-std::string vocabulary_hash(const Model& model) { return tokenizer_hash(model.file); }
-
 std::string hash_hex(const Hash128& hash) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -95,9 +79,6 @@ PlanModelFacts plan_model_facts(const Model& model, std::span<const uint8_t> byt
                                 bool full_hash) {
   PlanModelFacts facts;
   facts.config = model.config;
-  for (RopeConfig& rope : facts.config.ropes) {
-    rope.use_divisors = rope.use_divisors && model.weights.rope_freqs.present();
-  }
   facts.file_bytes = bytes.size();
   facts.tensor_table_hash = tensor_table_hash(model.file);
   facts.tokenizer_hash = tokenizer_hash(model.file);

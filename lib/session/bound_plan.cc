@@ -48,18 +48,15 @@ void cut_rows(const std::vector<BoundPart>& parts, const std::vector<int32_t>& m
 
 class Binder {
  public:
-  Binder(const Plan& plan, const Program& program, const PackedWeights& packed,
+  Binder(const Plan& plan, const Program& program, const PackedWeights& packed, KvCache* kv,
          const ThreadRunner& runner)
-      : plan_(plan),
-        program_(program),
-        packed_(packed),
-        runner_(runner),
-        kv_(kv_layout(program.kv, plan.key.kv)) {}
+      : plan_(plan), program_(program), packed_(packed), kv_(kv), runner_(runner) {}
 
   absl::Status check_key() const {
     if (plan_.key.mode == Mode::kReference) return misfit("it is one of the reference mode");
     if (plan_.key.n_threads != runner_.n_threads()) return misfit("another number of threads");
-    if (plan_.kv.page_bytes != kv_.page_bytes) return misfit("another KV layout");
+    if (plan_.key.kv != kv_->type()) return misfit("another KV type");
+    if (plan_.kv.page_bytes != kv_->layout().page_bytes) return misfit("another KV layout");
     for (const PlanForm* form : {&plan_.decode, &plan_.prefill}) {
       if (form->layers.size() != program_.layers.size()) return misfit("another number of layers");
       if (form->arena.slot_region.size() != program_.slots.size()) return misfit("other slots");
@@ -157,7 +154,8 @@ class Binder {
       part.step = &section[static_cast<size_t>(step.steps[i])];
       part.kernel = step.kernels[i];
       const KernelRow& row = rows[static_cast<size_t>(part.kernel)];
-      if (row.key.op != part.step->op) return misfit("a kernel of another operation");
+      if (row.key.op != kernel_key(program_, *part.step, kv_->type()).op)
+        return misfit("a kernel of another operation");
       part.entry = row.entry(plan_.key.target);
       if (part.entry == nullptr) return misfit(absl::StrCat(row.name, " is not available here"));
       if (part.step->weight >= 0) {
@@ -175,11 +173,11 @@ class Binder {
       }
       if (part.step->rope >= 0) {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
+        part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
       if (row.key.op == Op::kKvStore || row.key.op == Op::kAttention) {
-        const auto layer = static_cast<size_t>(bound->layer);
-        part.kv = {nullptr, kv_.k_offset_bytes[layer], kv_.v_offset_bytes[layer]};
-        part.geometry = &program_.kv[layer];
+        part.kv = kv_->layer(bound->layer);
+        part.geometry = &program_.kv[static_cast<size_t>(bound->layer)];
       }
       part.in0 = place(part.step->in0);
       part.in1 = place(part.step->in1);
@@ -219,7 +217,8 @@ class Binder {
   void cut(const PlanStep& step, BoundStep* bound) const {
     std::vector<int32_t> members;
     for (size_t i = 0; i < bound->parts.size(); ++i) {
-      if (bound->parts[i].step->op == Op::kMatmul) members.push_back(static_cast<int32_t>(i));
+      const Op op = bound->parts[i].step->op;
+      if (op == Op::kMatmul || op == Op::kMoeMatmul) members.push_back(static_cast<int32_t>(i));
     }
     if (members.empty()) return;
     int64_t grain = kRowGrain;
@@ -238,8 +237,8 @@ class Binder {
   const Plan& plan_;
   const Program& program_;
   const PackedWeights& packed_;
+  KvCache* const kv_;
   const ThreadRunner& runner_;
-  const KvLayout kv_;
   const PlanForm* form_ = nullptr;
   uint8_t* arena_ = nullptr;
 };
@@ -248,13 +247,13 @@ class Binder {
 
 absl::StatusOr<std::unique_ptr<BoundPlan>> BoundPlan::bind(std::shared_ptr<const Plan> plan,
                                                            const Program& program,
-                                                           const PackedWeights& packed,
+                                                           const PackedWeights& packed, KvCache* kv,
                                                            const ThreadRunner& runner,
                                                            const HostMemory& memory) {
   std::unique_ptr<BoundPlan> bound(new BoundPlan());
   bound->plan_ = std::move(plan);
   const Plan& p = *bound->plan_;
-  Binder binder(p, program, packed, runner);
+  Binder binder(p, program, packed, kv, runner);
   ENGINE_RETURN_IF_ERROR(binder.check_key());
   const int64_t bytes = std::max(p.decode.arena.bytes, p.prefill.arena.bytes);
   ENGINE_ASSIGN_OR_RETURN(bound->arena_,

@@ -12,7 +12,6 @@
 #include "lib/base/status.h"
 #include "lib/contract/site.h"
 #include "lib/contract/step.h"
-#include "lib/session/token_history.h"
 
 namespace engine {
 
@@ -106,6 +105,8 @@ class AttentionProbe {
   // Scores of query `row` of the call and one query head against keys 0 .. position: scaled, soft-capped,
   // -infinity outside the window. out: [position + 1].
   virtual void scores(int64_t row, int64_t head, float* out) const = 0;
+  // The logit of each query head that only adds to the softmax's denominator; nullptr = none.
+  virtual const float* sinks() const { return nullptr; }
 };
 
 // Serial, as its session. Nothing is allocated but in add(), remove() and the scope functions.
@@ -117,10 +118,6 @@ class Hooks {
   ~Hooks();
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
-
-  // Into a new set of the same program and limits: the numbering of generated tokens, and with_hooks all hooks but
-  // captures, with their numbers, scopes and counters. Callbacks are called for both sets. kMemory.
-  absl::Status copy(const Hooks& from, bool with_hooks);
 
   // kArgument naming what does not fit; the set stays as it was.
   absl::StatusOr<uint64_t> add(HookSpec spec);
@@ -145,14 +142,6 @@ class Hooks {
   void begin_call(TokenKind kind, int64_t first_position, int64_t n_tokens);
   void commit();
   void roll_back();
-  // Of the call that has begun: the hooks that could write in it. Writing callbacks, and selectors that depend on
-  // where a prompt ends, are opaque where they could fire.
-  WriterSet writer_set() const;
-  // Of a call of that kind; not kAuto.
-  WriterSet writer_set(TokenKind kind) const;
-  // Position of generated token 0.
-  int64_t prompt_end() const;
-  void set_prompt_end(int64_t position);
 
   // In a call: whether a hook of this site and layer exists; then fire. rows: [n_rows][stride] floats of
   // which `width` are the value; changed in place by writers. kHookFailed, naming site and layer, when a

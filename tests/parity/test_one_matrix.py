@@ -128,7 +128,8 @@ def test_one_matrix(what, format_name, case, record_property):
 
 
 # -- the gate can fail -------------------------------------------------------------------------------
-@pytest.mark.parametrize("format_name", [f for f in ALL_FORMATS if f != "F32"])
+# Not TQ1_0: 256 bytes stand for 243 groups of five digits, so two neighbours may be the same.
+@pytest.mark.parametrize("format_name", [f for f in ALL_FORMATS if f not in ("F32", "TQ1_0")])
 def test_every_byte_of_a_block_counts(format_name, case):
     """The lowest bit of any byte of a head row, changed, moves a logit beyond the bar."""
     c = case("head", format_name)
