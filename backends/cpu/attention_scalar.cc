@@ -81,8 +81,7 @@ void attention(const void* raw_args) {
       }
       b = b_end;
     }
-    const float inv =
-        math::attention_inverse(max, sum, args.sinks != nullptr ? args.sinks + h : nullptr);
+    const float inv = 1.0f / sum;
     float* out = args.out + t * args.out_stride + h * args.head_dim_v;
     for (int64_t d = 0; d < args.head_dim_v; ++d) out[d] = o[d] * inv;
   }
