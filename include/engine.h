@@ -877,7 +877,8 @@ ENGINE_API int32_t engine_session_profile_at(const engine_session *session, uint
  * first, then writers and reading callbacks in the order of registration, then captures with
  * ENGINE_CAPTURE_POST. Positions are absolute, so how a prompt is cut into calls or chunks never changes what
  * fires. Hooks do not change a bit unless they write. final_norm and logits exist, and fire, for the rows
- * whose logits are wanted. */
+ * whose logits are wanted. The attention sites (attn_scores before softmax, attn_pattern after) have a row of
+ * n_ctx values for each head, -infinity and 0 beyond the position; callbacks get them one token at a time. */
 
 typedef struct engine_hook_site_info {
   uint32_t struct_size; /* in */
@@ -977,7 +978,8 @@ typedef struct engine_hook_params {
   uint32_t struct_size;
   int32_t action;   /* ENGINE_HOOK_* */
   const char *site; /* name or alias */
-  /* Selectors. Arrays are copied. What can match nothing is an error. */
+  /* Selectors. Arrays are copied. What can match nothing is an error, so is an empty array that is not NULL,
+     and a position_ field that position_select does not use. */
   const int32_t *layers; /* NULL: layer_begin <= l < layer_end, both 0 = all layers */
   uint64_t n_layers;
   int32_t layer_begin;
@@ -999,7 +1001,9 @@ typedef struct engine_hook_params {
   const float
       *values; /* [width] of the site; REPLACE [n_records][width]; LOW_RANK 2 * width * rank */
   uint64_t n_values;
-  const engine_capture_record *records; /* REPLACE; a record with layer -1 serves every layer */
+  const engine_capture_record
+      *records; /* REPLACE: position and layer count; one with layer -1 serves
+                                           every layer that has none of its own; no two alike */
   uint64_t n_records;
   float alpha; /* 1 by the initialiser */
   float low;   /* CLAMP */
@@ -1099,7 +1103,8 @@ typedef struct engine_hook_stats {
  *   hook     in   number
  *   stats    out  struct      struct_size set by the caller; at most that much is written
  *
- * Effect   Counters cover completed decodes only: what an undone one did is taken back.
+ * Effect   Counters cover completed decodes only: what an undone one did is taken back, but for the rows that
+ *          it overwrote in a ring.
  * Threads  serial per session
  * Errors   ARGUMENT (also: no such hook)
  * Since    0.1
@@ -1121,8 +1126,8 @@ enum { /* what the tokens of a decode call are, for POSITIONS_LAST_OF_PROMPT and
  *   kind     in   ENGINE_TOKENS_*   in force until changed
  *
  * Effect   Changes which hooks fire, and nothing else.
- * Threads  serial per session
- * Errors   ARGUMENT (same)
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, STATE (from a callback) (same)
  * Since    0.1
  */
 ENGINE_API int32_t engine_session_tokens_are(engine_session *session, int32_t kind);

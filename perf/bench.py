@@ -1,6 +1,5 @@
 """Runs all lanes of all arms on the chosen models and writes one JSON line for each thing measured. See run.sh."""
 
-import argparse
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import bench_models
+import bench_options
 import engine_arm
 import honesty
 import peer_arm
@@ -19,10 +19,9 @@ from lane import PASS_TOKENS, Lane, LaneRun, compare
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "release" / "bin"
-PEER = "llama.cpp"
-ARMS = [*engine_arm.ARMS, PEER]
-# At long contexts the reference takes minutes for the fill; its decode is measured at the short one.
-LONG_CONTEXT_ARMS = ("planned-fused", PEER)
+PEER = bench_options.PEER
+# Unless arms are named, long prompts leave out what has its bar at short ones and would take minutes.
+LONG_PROMPT, LONG_PROMPT_ARMS = 256, ("planned-fused", PEER)
 TEXT = (
     "The river rises in the hills above the town, where the first mills were built. In spring its water is cold and "
     "clear, and people walk along the banks to see the herons. The old stone bridge was finished in 1842; it carries "
@@ -77,7 +76,7 @@ def spread(values, scale=None):
 
 class Progress:
     def __init__(self):
-        self.start, self.total, self.done, self._width = time.monotonic(), 0, 0, 0
+        self.start, self.total, self.done, self.failed, self._width = time.monotonic(), 0, 0, 0, 0
 
     def say(self, text):
         self._clear()
@@ -189,8 +188,8 @@ def rows_of(lane, group, measured, read_gb_s, common):
 def measure_lane(lane, group, options, results, common, progress):
     """Measures a lane and writes its rows."""
     arms = group.arms
-    if lane.kind == "context" and lane.prompt > 1024 and not options.arms_given:
-        arms = [a for a in arms if a.name in LONG_CONTEXT_ARMS]
+    if lane.prompt > LONG_PROMPT and not options.arms_given:
+        arms = [a for a in arms if a.name in LONG_PROMPT_ARMS]
     before = read_bandwidth(group.threads)
     run = LaneRun(lane, arms, group.ids(max(lane.prompt, 64)), options.contexts, options.cores, progress.tick)
     measured = run.measure(options.repeats)
@@ -240,41 +239,6 @@ def child(script, name, path, threads, arms, results, common, progress):
     results.add({**common, "kind": "lane", "arms": arms})
 
 
-def parse(arguments=None):
-    p = argparse.ArgumentParser(prog="perf/run.sh", description="Measures the engine against llama.cpp and its bars.")
-    p.add_argument("--models", default="all", help=f"all, real, synthetic, or names and GGUF files with commas: {', '.join(bench_models.ALL)}")
-    p.add_argument("--arms", help=f"of {', '.join(ARMS)} (default: all)")
-    p.add_argument("--threads", default=None, help="counts with commas (default: 1 and all cores)")
-    p.add_argument("--lanes", help="generation, prefill-N, passes, context-N, load, profile, allocations (default: all)")
-    p.add_argument("--tokens", type=int, help="decoded tokens in a block (default 24)")
-    p.add_argument("--repeats", type=int, help="blocks of each arm after warm-up (default 7, at least 5)")
-    p.add_argument("--target", help="CPU target to force in our arms, such as avx2")
-    p.add_argument("--long", action="store_true", help="also contexts of 8k and 32k")
-    p.add_argument("--quick", action="store_true", help="smollm2, 8 tokens, 5 blocks, no long lanes: a test of the harness, no result")
-    p.add_argument("--again", action="store_true", help="measure what the result file already has, too")
-    p.add_argument("--out", help="result file (default: perf/results/MACHINE-COMMIT.jsonl)")
-    o = p.parse_args(arguments)
-    o.arms_given = o.arms is not None
-    o.arms = o.arms.split(",") if o.arms else list(ARMS)
-    if unknown := [a for a in o.arms if a not in ARMS]:
-        p.error(f"no arm {unknown[0]}")
-    o.repeats = o.repeats or (5 if o.quick else 7)
-    if o.repeats < 5:
-        p.error("--repeats must be at least 5")
-    o.tokens = o.tokens or (8 if o.quick else 24)
-    if o.quick and o.models == "all":
-        o.models = "smollm2"
-    sets = {"all": bench_models.ALL, "real": list(bench_models.REAL), "synthetic": bench_models.SYNTHETIC}
-    o.models = sets.get(o.models) or o.models.split(",")
-    o.cores = honesty.machine_cores()
-    o.threads = sorted({int(t) for t in o.threads.split(",")}) if o.threads else sorted({1, o.cores})
-    lanes = o.lanes.split(",") if o.lanes else None
-    o.extra = ["load", "profile", "allocations"] if lanes is None else [x for x in lanes if x in ("load", "profile", "allocations")]
-    o.lanes = [x for x in lanes if x not in o.extra] if lanes else None
-    o.contexts = honesty.Contexts()
-    return o
-
-
 def work(options, results, run, progress):
     lanes = make_lanes(options) if options.lanes != [] else []
     models = bench_models.ensure(options.models)
@@ -296,6 +260,7 @@ def work(options, results, run, progress):
                 try:
                     measure_lane(lane, group, options, results, common, progress)
                 except Exception:
+                    progress.failed += 1
                     progress.say(f"{name} {threads}t {lane.name} failed:\n{traceback.format_exc()}")
                 progress.done += 1
             if group:
@@ -315,7 +280,9 @@ def work(options, results, run, progress):
 
 
 def main():
-    options = parse()
+    options = bench_options.parse()
+    options.cores, options.contexts = honesty.machine_cores(), honesty.Contexts()
+    options.threads = options.threads or sorted({1, options.cores})
     pinned = honesty.affinity(honesty.thread_affinities(), options.cores)
     if pinned:
         sys.exit(f"bench: {pinned[0]}; run without taskset (bench_threads.py measures pinned runs)")
@@ -335,9 +302,11 @@ def main():
             print(f"bench: without a peer: {reason}", file=sys.stderr)
             results.add({"kind": "peer", "name": None, "why": str(reason), **run})
             options.peer = False
-    work(options, results, run, Progress())
+    progress = Progress()
+    work(options, results, run, progress)
     print(results.path)
+    return 1 if progress.failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

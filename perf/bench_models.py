@@ -12,14 +12,11 @@ import time
 from pathlib import Path
 
 import synthetic_gguf
+from bench_options import ALL_MODELS as ALL
+from bench_options import FORMATS, REAL, SHAPES, SYNTHETIC
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine" / "perf"
-REAL = ("smollm2", "gemma3")
-FORMATS = {"Q4_K_M": 15, "Q6_K": 18, "Q8_0": 7}  # llama_ftype
-SHAPES = ("llama32-1b", "qwen25-1p5b", "qwen3-0p6b")
-SYNTHETIC = [f"{shape}.{name}" for shape in SHAPES for name in FORMATS]
-ALL = list(REAL) + SYNTHETIC
 SPARE_BYTES = 4 << 30  # left free on the disk
 
 

@@ -27,7 +27,7 @@ def roofline(records, path):
     counts = sorted({t for _, t, _, _ in rows})
     figure, axes = plt.subplots(1, max(1, len(counts)), figsize=(7.5 * max(1, len(counts)), 6), squeeze=False)
     for axis, threads in zip(axes[0], counts):
-        x = np.logspace(-0.5, 4, 100)
+        x = np.logspace(-0.5, 4, 1000)
         read = machine["read_bandwidth_gb_s"].get(str(threads))
         peaks = [(n, (machine[k] or {}).get(str(threads))) for n, k in (("VNNI", "vnni_gmac_s"), ("AMX int8", "amx_int8_gmac_s"))]
         peaks = [(n, v) for n, v in peaks if v]
@@ -55,10 +55,12 @@ def roofline(records, path):
     plt.close(figure)
 
 
-def _color(op):
-    families = ["embed", "rms_norm", "quantize", "matmul", "rope", "kv_store", "attention", "gated_act", "add", "check_finite"]
-    place = next((i for i, f in enumerate(families) if f in op), len(families))
-    return plt.get_cmap("tab20")(2 * place % 20)
+FAMILIES = {"matmul": "#1a4fb4", "attention": "#d1495b", "rope": "#edae49", "kv_store": "#e07a5f", "gated_act": "#61c0bf",
+            "rms_norm": "#66a182", "quantize": "#8d6a9f", "add": "#b0a8b9"}  # fmt: skip
+
+
+def _family(op):
+    return next((family for family in FAMILIES if family in op), "other")
 
 
 def timeline(records, path):
@@ -66,20 +68,24 @@ def timeline(records, path):
     profiles = list(result_file.latest(records, "profile", "model", "threads", "mode").values())
     if not profiles:
         return False
-    figure, axis = plt.subplots(figsize=(14, 1.2 + 0.75 * len(profiles)))
+    figure, axis = plt.subplots(figsize=(14, 1.6 + 0.75 * len(profiles)))
+    longest = max(p["proxy"]["profile"]["call_ns"] / p["proxy"]["profile"]["tokens"] for p in profiles)
     for y, record in enumerate(reversed(profiles)):
         at, profile = 0.0, record["proxy"]["profile"]
         for op in profile["operators"]:
-            width = 1e-6 * op["median_ns"]
-            axis.barh(y, width, left=at, height=0.7, color=_color(op["op"]), edgecolor="white", lw=0.4)
-            if width > 0.06 * 1e-6 * max(p["proxy"]["profile"]["call_median_ns"] for p in profiles):
-                label = f"{op['tensor'].removesuffix('.weight').removeprefix('blk.0.') or op['op']}\n{op['gb_s']:.1f} GB/s"
-                axis.text(at + width / 2, y, label, ha="center", va="center", fontsize=6)
+            width, family = 1e-6 * op["total_ns"] / profile["tokens"], _family(op["op"])
+            axis.barh(y, width, left=at, height=0.7, color=FAMILIES.get(family, "#dddddd"), edgecolor="white", lw=0.4)
+            if width > 0.05 * 1e-6 * longest:
+                name = op["tensor"].removesuffix(".weight").removeprefix("blk.0.") or op["op"]
+                axis.text(at + width / 2, y, f"{name}\n{op['gb_s']:.1f} GB/s", ha="center", va="center", fontsize=6)
             at += width
-        between = max(0.0, 1e-6 * profile["call_median_ns"] - at)
-        axis.barh(y, between, left=at, height=0.7, color="#eeeeee", edgecolor="#999999", lw=0.4)
+        between = 1e-6 * profile["call_ns"] / profile["tokens"] - at
+        axis.barh(y, max(0.0, between), left=at, height=0.7, color="white", edgecolor="#999999", lw=0.4)
+    for family, color in (*FAMILIES.items(), ("other", "#dddddd")):
+        axis.barh(0, 0, color=color, label=family)
+    axis.legend(ncols=len(FAMILIES) + 1, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axis.set_yticks(range(len(profiles)), [f"{r['model']} {r['threads']}t\n{r['mode']}" for r in reversed(profiles)], fontsize=7)
-    axis.set(xlabel="ms of one token (medians, in the order of execution; grey: between operators)")
+    axis.set(xlabel="ms of one token (means, in the order of execution; white: between operators)")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)

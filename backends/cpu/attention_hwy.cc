@@ -273,7 +273,8 @@ void attend(const AttentionArgs& args, int64_t t, int64_t h) {
     b = b_end;
   }
   for (int q = 0; q < kQ; ++q) {
-    const VF inv = hn::Set(d, 1.0f / running[q].sum);
+    const float* sink = args.sinks != nullptr ? args.sinks + h + q : nullptr;
+    const VF inv = hn::Set(d, math::attention_inverse(running[q].max, running[q].sum, sink));
     const float* from = o + q * o_stride;
     float* out = args.out + t * args.out_stride + (h + q) * dv;
     int64_t i = 0;

@@ -81,7 +81,8 @@ void attention(const void* raw_args) {
       }
       b = b_end;
     }
-    const float inv = 1.0f / sum;
+    const float inv =
+        math::attention_inverse(max, sum, args.sinks != nullptr ? args.sinks + h : nullptr);
     float* out = args.out + t * args.out_stride + h * args.head_dim_v;
     for (int64_t d = 0; d < args.head_dim_v; ++d) out[d] = o[d] * inv;
   }

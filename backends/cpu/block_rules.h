@@ -121,13 +121,47 @@ inline void decode(const BlockQ6_K& block, Weights256* out) {
   }
 }
 
+inline void decode(const BlockIQ4_NL& block, Weights32* out) {
+  out->d = f16_to_f32(block.d);
+  for (int e = 0; e < 32; ++e) out->q[e] = kIq4Values[nibble32(block.qs, e)];
+}
+
+inline void decode(const BlockMXFP4& block, Weights32* out) {
+  out->d = mxfp4_scale(block.d);
+  for (int e = 0; e < 32; ++e) out->q[e] = kMxfp4Values[nibble32(block.qs, e)];
+}
+
+inline void decode(const BlockIQ4_XS& block, Weights256* out) {
+  out->d = f16_to_f32(block.d);
+  int8_t scales[8];
+  unpack_iq4_xs_scales(block, scales);
+  for (int j = 0; j < 16; ++j) out->scale[j] = scales[j / 2];
+  for (int e = 0; e < 256; ++e) {
+    out->q[e] = kIq4Values[nibble32(block.qs + 16 * (e / 32), e % 32)];
+  }
+}
+
+inline void decode(const BlockTQ1_0& block, Weights256* out) {
+  out->d = f16_to_f32(block.d);
+  for (int32_t& scale : out->scale) scale = 1;
+  for (int e = 0; e < 256; ++e) out->q[e] = tq1_trit(block, e) - 1;
+}
+
+inline void decode(const BlockTQ2_0& block, Weights256* out) {
+  out->d = f16_to_f32(block.d);
+  for (int32_t& scale : out->scale) scale = 1;
+  for (int e = 0; e < 256; ++e) {
+    out->q[e] = ((block.qs[32 * (e / 128) + e % 32] >> (2 * (e % 128 / 32))) & 3) - 1;
+  }
+}
+
 inline int32_t dot(const int32_t* w, const int8_t* x, int n) {
   int32_t sum = 0;
   for (int i = 0; i < n; ++i) sum += w[i] * x[i];
   return sum;
 }
 
-// Q4_0, Q5_0, Q8_0. Float sequence per block:
+// Q4_0, Q5_0, Q8_0, IQ4_NL, MXFP4. Float sequence per block:
 //   acc = fma(d_w * d_x, float(sum of q * x), acc)
 struct Symmetric32 {
   using Weights = Weights32;
@@ -152,14 +186,15 @@ struct Affine32 {
 };
 
 // Sum over the sub-blocks of scale * (sum of q * x). At most 256 * 63 * 127 * 128 < 2^31 in size
-// (Q5_K and Q6_K are the largest), so int32 holds it, and it is exact in any order.
+// (Q5_K and Q6_K are the largest; IQ4_XS stays below 256 * 32 * 127 * 127),
+// so int32 holds it, and it is exact in any order.
 inline int32_t scaled_dot(const Weights256& w, const ActQ8x256& x) {
   int32_t sum = 0;
   for (int j = 0; j < 16; ++j) sum += w.scale[j] * dot(w.q + 16 * j, x.q + 16 * j, 16);
   return sum;
 }
 
-// Q3_K, Q6_K. Float sequence per block, I = sum of scale * (sum of q * x):
+// Q3_K, Q6_K, IQ4_XS, TQ1_0, TQ2_0. Float sequence per block, I = sum of scale * (sum of q * x):
 //   acc = fma(d_w * d_x, float(I), acc)
 struct Symmetric256 {
   using Weights = Weights256;

@@ -53,6 +53,12 @@ KernelEntry embed_q4_k_scalar(Target) { return &embed<Format::kQ4_K>; }
 KernelEntry embed_q5_k_scalar(Target) { return &embed<Format::kQ5_K>; }
 KernelEntry embed_q6_k_scalar(Target) { return &embed<Format::kQ6_K>; }
 
+KernelEntry embed_iq4_nl_scalar(Target) { return &embed<Format::kIQ4_NL>; }
+KernelEntry embed_iq4_xs_scalar(Target) { return &embed<Format::kIQ4_XS>; }
+KernelEntry embed_tq1_0_scalar(Target) { return &embed<Format::kTQ1_0>; }
+KernelEntry embed_tq2_0_scalar(Target) { return &embed<Format::kTQ2_0>; }
+KernelEntry embed_mxfp4_scalar(Target) { return &embed<Format::kMXFP4>; }
+
 KernelEntry embed_q4_0_rows16_scalar(Target) { return &embed_rows16<Format::kQ4_0>; }
 KernelEntry embed_q4_1_rows16_scalar(Target) { return &embed_rows16<Format::kQ4_1>; }
 KernelEntry embed_q5_0_rows16_scalar(Target) { return &embed_rows16<Format::kQ5_0>; }

@@ -34,9 +34,16 @@
 // multiply-add and would break bit identity; SVE is not tested; NEON with AES or bf16 would repeat
 // the code of plain NEON, since no kernel uses those instructions. Bit 3 is
 // HWY_AVX10_2, which Highway 1.2 does not name yet.
+// Builds for sanitizers, fuzzers and coverage have one of the four x86 targets (CMakeLists.txt): the
+// others are the same templates, and clang needs minutes for each with a sanitizer.
+#ifdef ENGINE_FEW_TARGETS
+#define ENGINE_LEFT_OUT_TARGETS (HWY_AVX3 | HWY_AVX3_DL | HWY_AVX3_SPR)
+#else
+#define ENGINE_LEFT_OUT_TARGETS 0
+#endif
 #define HWY_DISABLED_TARGETS                                                                 \
   (HWY_SSE2 | HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_ZEN4 | (1LL << 3) | HWY_NEON | HWY_NEON_BF16 | \
-   HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+   HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | ENGINE_LEFT_OUT_TARGETS)
 
 // True while compiling a target that has fused multiply-add. Highway always compiles one baseline,
 // which on x86-64 is scalar emulation: kernels leave it out with #if ENGINE_HWY_FMA_TARGET.

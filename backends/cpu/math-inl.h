@@ -66,6 +66,18 @@ HWY_INLINE V gelu_tanh_v(D d, V x) {
 }
 
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V swiglu_clamped_v(D d, V gate, V up) {
+  const V one = hn::Set(d, 1.0f);
+  const V high = hn::Set(d, math::kSwigluLimit);
+  const V low = hn::Set(d, -math::kSwigluLimit);
+  const V g = hn::IfThenElse(hn::Gt(gate, high), high, gate);
+  V u = hn::IfThenElse(hn::Gt(up, high), high, up);
+  u = hn::IfThenElse(hn::Lt(u, low), low, u);
+  const V e = exp_v(d, hn::Neg(hn::Mul(hn::Set(d, math::kSwigluAlpha), g)));
+  return hn::Mul(hn::Div(g, hn::Add(one, e)), hn::Add(u, one));
+}
+
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V softcap_v(D d, V x, V cap) {
   return hn::Mul(cap, tanh_v(d, hn::Div(x, cap)));
 }

@@ -47,6 +47,9 @@ inline constexpr float kTanh4 = 0x1.521e3ep-6f;
 inline constexpr float kTanh5 = -0x1.75bae0p-8f;
 
 inline constexpr float kGelu1 = 0x1.988454p+0f;  // 2 sqrt(2/pi)
+inline constexpr float kSwigluAlpha = 1.702f;    // gpt-oss: of its sigmoid, and its clamp
+inline constexpr float kSwigluLimit = 7.0f;
+
 inline constexpr float kGelu3 = 0x1.2444f2p-4f;  // 2 sqrt(2/pi) * 0.044715
 
 }  // namespace engine::math

@@ -53,6 +53,22 @@ inline float gelu_tanh_f32(float x) {
 // cap * tanh(x / cap)
 inline float softcap_f32(float x, float cap) { return cap * tanh_f32(x / cap); }
 
+// g = min(gate, 7), u = clamp(up, -7, 7): (g / (1 + exp(-1.702 g))) * (u + 1). A NaN stays one.
+inline float swiglu_clamped_f32(float gate, float up) {
+  const float g = gate > kSwigluLimit ? kSwigluLimit : gate;
+  float u = up > kSwigluLimit ? kSwigluLimit : up;
+  u = u < -kSwigluLimit ? -kSwigluLimit : u;
+  return g / (1.0f + exp_f32(-(kSwigluAlpha * g))) * (u + 1.0f);
+}
+
+// What an attention's sums are multiplied by at its end: 1 / sum, or with a sink as AttentionArgs says.
+inline float attention_inverse(float max, float sum, const float* sink) {
+  if (sink == nullptr) return 1.0f / sum;
+  const float merged = *sink > max ? *sink : max;
+  const float a = exp_f32(max - merged);
+  return a / std::fma(sum, a, exp_f32(*sink - merged));
+}
+
 }  // namespace engine::math
 
 #endif  // ENGINE_BACKENDS_CPU_MATH_SCALAR_H_

@@ -1,5 +1,4 @@
-// Vector matmul rows of the 32-element formats Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0, as stored in the
-// file.
+// Vector matmul rows of the 32-element formats, as stored in the file.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul_blocks32_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
@@ -48,6 +47,13 @@ HWY_INLINE VI32 dot_small(Halves w, VI8 x_low, VI8 x_high) {
   return sum_pairs(hn::Add(dot_pairs(w.low, x_low), dot_pairs(w.high, x_high)), hn::Set(DI16(), 1));
 }
 
+// The same for signed weights of up to eight bits.
+HWY_INLINE VI32 dot_signed(Halves w, VI8 x_low, VI8 x_high) {
+  const VI16 ones = hn::Set(DI16(), 1);
+  return hn::Add(sum_pairs(dot_signed_pairs(w.low, x_low), ones),
+                 sum_pairs(dot_signed_pairs(w.high, x_high), ones));
+}
+
 // Each format: its block, whether it has a minimum, what was added to make its weights unsigned.
 
 // The formats of four bits, or five where the block has `qh`.
@@ -81,22 +87,53 @@ struct Q8_0 {
     return {load_rows(group, v, offset + offsetof(Block, qs)),
             load_rows(group, v, offset + offsetof(Block, qs) + 16)};
   }
-  // w * x = |w| * (x with the sign of w): |w| <= 128 is an unsigned byte, and x, never -128, can be
-  // negated. A pair is at most 2 * 128 * 127 = 32,512 < 2^15, and it widens before the next
-  // addition.
+  // A pair of products fits int16; it widens before the next addition.
   static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
-    const VI16 ones = hn::Set(DI16(), 1);
-    return hn::Add(sum_pairs(dot_signed(w.low, x_low), ones),
-                   sum_pairs(dot_signed(w.high, x_high), ones));
-  }
-
- private:
-  static HWY_INLINE VI16 dot_signed(VU8 weights, VI8 x) {
-    const VI8 w = hn::BitCast(DI8(), weights);
-    // Where w is 0 the sign is undefined, and the product is 0 all the same.
-    return dot_pairs(hn::BitCast(DU8(), hn::Abs(w)), hn::IfNegativeThenNegOrUndefIfZero(w, x));
+    return dot_signed(w, x_low, x_high);
   }
 };
+
+struct IQ4_NL {
+  using Block = BlockIQ4_NL;
+  static constexpr bool kHasMin = false;
+  static constexpr int32_t kOffset = 0;
+  static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
+    const Halves index = load_nibbles(group, v, offset + offsetof(Block, qs));
+    return {look_up(kIq4Values, index.low), look_up(kIq4Values, index.high)};
+  }
+  static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
+    return dot_signed(w, x_low, x_high);
+  }
+};
+
+struct MXFP4 {
+  using Block = BlockMXFP4;
+  static constexpr bool kHasMin = false;
+  static constexpr int32_t kOffset = 12;
+  static HWY_INLINE Halves load(const RowGroup& group, int v, int64_t offset) {
+    alignas(16) static constexpr int8_t kUnsigned[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                                         12, 11, 10, 9,  8,  6,  4,  0};
+    const Halves index = load_nibbles(group, v, offset + offsetof(Block, qs));
+    return {look_up(kUnsigned, index.low), look_up(kUnsigned, index.high)};
+  }
+  static HWY_INLINE VI32 dot(Halves w, VI8 x_low, VI8 x_high) {
+    return dot_small(w, x_low, x_high);
+  }
+};
+
+// The scales of a block in every row, a lane per row.
+template <class Format>
+HWY_INLINE VF32 load_scales(const RowGroup& group, int64_t offset) {
+  using Block = typename Format::Block;
+  const int64_t at = offset + static_cast<int64_t>(offsetof(Block, d));
+  if constexpr (sizeof(Block::d) == 1) {
+    HWY_ALIGN float scales[kGroupRows];
+    for (int r = 0; r < kGroupRows; ++r) scales[r] = mxfp4_scale(group.row[r][at]);
+    return hn::Load(DF32(), scales);
+  } else {
+    return load_halves(group, at);
+  }
+}
 
 // The float sequences are those of matmul_scalar.cc, Symmetric32 and Affine32.
 template <class Format>
@@ -131,7 +168,7 @@ struct Blocks32 {
           dots[t][v] = Format::dot(w, load_act(x[t]->q), load_act(x[t]->q + 16));
         }
       }
-      const VF32 d = load_halves(group, offset + static_cast<int64_t>(offsetof(Block, d)));
+      const VF32 d = load_scales<Format>(group, offset);
       VF32 m = d;
       if constexpr (Format::kHasMin) {
         m = load_halves(group, offset + static_cast<int64_t>(offsetof(Block, m)));
@@ -161,6 +198,8 @@ void matmul_q4_1(const void* args) { for_groups<Blocks32<Q4_1>>(args); }
 void matmul_q5_0(const void* args) { for_groups<Blocks32<Q5_0>>(args); }
 void matmul_q5_1(const void* args) { for_groups<Blocks32<Q5_1>>(args); }
 void matmul_q8_0(const void* args) { for_groups<Blocks32<Q8_0>>(args); }
+void matmul_iq4_nl(const void* args) { for_groups<Blocks32<IQ4_NL>>(args); }
+void matmul_mxfp4(const void* args) { for_groups<Blocks32<MXFP4>>(args); }
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -173,5 +212,7 @@ ENGINE_HWY_ENTRY(matmul_q4_1_hwy, matmul_q4_1)
 ENGINE_HWY_ENTRY(matmul_q5_0_hwy, matmul_q5_0)
 ENGINE_HWY_ENTRY(matmul_q5_1_hwy, matmul_q5_1)
 ENGINE_HWY_ENTRY(matmul_q8_0_hwy, matmul_q8_0)
+ENGINE_HWY_ENTRY(matmul_iq4_nl_hwy, matmul_iq4_nl)
+ENGINE_HWY_ENTRY(matmul_mxfp4_hwy, matmul_mxfp4)
 }  // namespace engine
 #endif  // HWY_ONCE

@@ -128,6 +128,20 @@ HWY_INLINE VI16 dot_pairs(VU8 w, VI8 x) { return hn::SatWidenMulPairwiseAdd(DI16
 
 HWY_INLINE VI32 sum_pairs(VI16 a, VI16 b) { return hn::WidenMulPairwiseAdd(DI32(), a, b); }
 
+// w * x = |w| * (x with the sign of w): |w| <= 128 is an unsigned byte, and x, never -128, can be negated. A pair
+// is at most 2 * 128 * 127 = 32,512 < 2^15.
+HWY_INLINE VI16 dot_signed_pairs(VU8 weights, VI8 x) {
+  const VI8 w = hn::BitCast(DI8(), weights);
+  // Where w is 0 the sign is undefined, and the product is 0 all the same.
+  return dot_pairs(hn::BitCast(DU8(), hn::Abs(w)), hn::IfNegativeThenNegOrUndefIfZero(w, x));
+}
+
+// The bytes of a table of 16 that numbers below 16 stand for.
+HWY_INLINE VU8 look_up(const int8_t* table, VU8 index) {
+  const VU8 values = hn::LoadDup128(DU8(), reinterpret_cast<const uint8_t*>(table));
+  return hn::TableLookupBytes(values, index);
+}
+
 // Touches the lines of [p, p + bytes) ahead of their use. Going past the array is harmless.
 HWY_INLINE void prefetch(const uint8_t* p, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);

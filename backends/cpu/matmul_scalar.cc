@@ -87,5 +87,10 @@ KernelEntry matmul_q3_k_scalar(Target) { return &matmul_blocks<Symmetric256, Blo
 KernelEntry matmul_q4_k_scalar(Target) { return &matmul_blocks<Affine256, BlockQ4_K>; }
 KernelEntry matmul_q5_k_scalar(Target) { return &matmul_blocks<Affine256, BlockQ5_K>; }
 KernelEntry matmul_q6_k_scalar(Target) { return &matmul_blocks<Symmetric256, BlockQ6_K>; }
+KernelEntry matmul_iq4_nl_scalar(Target) { return &matmul_blocks<Symmetric32, BlockIQ4_NL>; }
+KernelEntry matmul_iq4_xs_scalar(Target) { return &matmul_blocks<Symmetric256, BlockIQ4_XS>; }
+KernelEntry matmul_tq1_0_scalar(Target) { return &matmul_blocks<Symmetric256, BlockTQ1_0>; }
+KernelEntry matmul_tq2_0_scalar(Target) { return &matmul_blocks<Symmetric256, BlockTQ2_0>; }
+KernelEntry matmul_mxfp4_scalar(Target) { return &matmul_blocks<Symmetric32, BlockMXFP4>; }
 
 }  // namespace engine

@@ -21,17 +21,19 @@ void add(const void* raw_args) {
   const AddArgs& args = *static_cast<const AddArgs*>(raw_args);
   const DF d;
   const int64_t n = kLanesF;
+  const VF scale = hn::Set(d, args.scale);
   for (int64_t row = 0; row < args.n_rows; ++row) {
     const float* a = args.a + row * args.a_stride;
     const float* b = args.b + row * args.b_stride;
     float* out = args.out + row * args.out_stride;
     int64_t i = 0;
     for (; i + n <= args.width; i += n) {
-      hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, b + i), scale, hn::LoadU(d, a + i)), d, out + i);
     }
     const size_t rest = static_cast<size_t>(args.width - i);
     if (rest > 0) {
-      hn::StoreN(hn::Add(hn::LoadN(d, a + i, rest), hn::LoadN(d, b + i, rest)), d, out + i, rest);
+      const VF y = hn::MulAdd(hn::LoadN(d, b + i, rest), scale, hn::LoadN(d, a + i, rest));
+      hn::StoreN(y, d, out + i, rest);
     }
   }
 }
@@ -39,6 +41,7 @@ void add(const void* raw_args) {
 template <Activation kAct>
 HWY_INLINE VF gated(VF gate, VF up) {
   const DF d;
+  if constexpr (kAct == Activation::kSwigluClamped) return swiglu_clamped_v(d, gate, up);
   return hn::Mul(kAct == Activation::kSilu ? silu_v(d, gate) : gelu_tanh_v(d, gate), up);
 }
 
@@ -64,10 +67,10 @@ void gated_act_rows(const GatedActArgs& args) {
 
 void gated_act(const void* raw_args) {
   const GatedActArgs& args = *static_cast<const GatedActArgs*>(raw_args);
-  if (args.act == Activation::kSilu) {
-    gated_act_rows<Activation::kSilu>(args);
-  } else {
-    gated_act_rows<Activation::kGeluTanh>(args);
+  switch (args.act) {
+    case Activation::kSilu: gated_act_rows<Activation::kSilu>(args); break;
+    case Activation::kGeluTanh: gated_act_rows<Activation::kGeluTanh>(args); break;
+    case Activation::kSwigluClamped: gated_act_rows<Activation::kSwigluClamped>(args); break;
   }
 }
 
@@ -76,14 +79,19 @@ void softcap(const void* raw_args) {
   const DF d;
   const int64_t n = kLanesF;
   const VF cap = hn::Set(d, args.cap);
+  const VF scale = hn::Set(d, args.scale);
+  const auto capped = [&](VF x) HWY_ATTR {
+    const VF y = hn::Mul(x, scale);
+    return args.cap > 0.0f ? softcap_v(d, y, cap) : y;
+  };
   for (int64_t row = 0; row < args.n_rows; ++row) {
     float* x = args.x + row * args.stride;
     int64_t i = 0;
     for (; i + n <= args.width; i += n) {
-      hn::StoreU(softcap_v(d, hn::LoadU(d, x + i), cap), d, x + i);
+      hn::StoreU(capped(hn::LoadU(d, x + i)), d, x + i);
     }
     const size_t rest = static_cast<size_t>(args.width - i);
-    if (rest > 0) hn::StoreN(softcap_v(d, hn::LoadN(d, x + i, rest), cap), d, x + i, rest);
+    if (rest > 0) hn::StoreN(capped(hn::LoadN(d, x + i, rest)), d, x + i, rest);
   }
 }
 

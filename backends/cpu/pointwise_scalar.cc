@@ -1,5 +1,6 @@
 // Scalar rows of the element-wise ops: add, gated activation, soft-cap, finite check.
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "backends/cpu/cpu_kernels.h"
@@ -14,21 +15,28 @@ void add(const void* raw_args) {
     const float* a = args.a + row * args.a_stride;
     const float* b = args.b + row * args.b_stride;
     float* out = args.out + row * args.out_stride;
-    for (int64_t i = 0; i < args.width; ++i) out[i] = a[i] + b[i];
+    for (int64_t i = 0; i < args.width; ++i) out[i] = std::fma(b[i], args.scale, a[i]);
   }
 }
 
-// out = act(gate) * up
 void gated_act(const void* raw_args) {
   const GatedActArgs& args = *static_cast<const GatedActArgs*>(raw_args);
   for (int64_t row = 0; row < args.n_rows; ++row) {
     const float* gate = args.gate + row * args.stride;
     const float* up = args.up + row * args.stride;
     float* out = args.out + row * args.stride;
-    for (int64_t i = 0; i < args.width; ++i) {
-      const float a =
-          args.act == Activation::kSilu ? math::silu_f32(gate[i]) : math::gelu_tanh_f32(gate[i]);
-      out[i] = a * up[i];
+    switch (args.act) {
+      case Activation::kSilu:
+        for (int64_t i = 0; i < args.width; ++i) out[i] = math::silu_f32(gate[i]) * up[i];
+        break;
+      case Activation::kGeluTanh:
+        for (int64_t i = 0; i < args.width; ++i) out[i] = math::gelu_tanh_f32(gate[i]) * up[i];
+        break;
+      case Activation::kSwigluClamped:
+        for (int64_t i = 0; i < args.width; ++i) {
+          out[i] = math::swiglu_clamped_f32(gate[i], up[i]);
+        }
+        break;
     }
   }
 }
@@ -37,7 +45,10 @@ void softcap(const void* raw_args) {
   const SoftcapArgs& args = *static_cast<const SoftcapArgs*>(raw_args);
   for (int64_t row = 0; row < args.n_rows; ++row) {
     float* x = args.x + row * args.stride;
-    for (int64_t i = 0; i < args.width; ++i) x[i] = math::softcap_f32(x[i], args.cap);
+    for (int64_t i = 0; i < args.width; ++i) {
+      const float y = x[i] * args.scale;
+      x[i] = args.cap > 0.0f ? math::softcap_f32(y, args.cap) : y;
+    }
   }
 }
 

@@ -29,16 +29,16 @@ typedef struct sampling_options {
     "--seed", NULL, CLI_U64, &(options).params.seed, &(options).seed_given                \
   }
 
-#define SAMPLING_USAGE                                                                          \
-  "Sampling, in the order of use (default: greedy, the most likely token each time)\n"          \
-  "  --repeat-penalty X     divide (multiply, if negative) the logits of recent tokens by X\n"  \
-  "  --frequency-penalty X  subtract X for each time that a token is in the window\n"           \
-  "  --presence-penalty X   subtract X once if a token is in the window\n"                      \
-  "  --penalty-last-n N     the window: the last N tokens, -1 = all (default 64)\n"             \
-  "  --top-k N              keep the N likeliest tokens\n"                                      \
-  "  --top-p X              keep the likeliest tokens that together have probability X\n"       \
-  "  --min-p X              keep tokens at least X times as likely as the likeliest\n"          \
-  "  --temp X               draw at random; 1 = as the model says, lower = safer; 0 = greedy\n" \
+#define SAMPLING_USAGE                                                                            \
+  "Sampling, in the order of use (default: greedy, the most likely token each time)\n"            \
+  "  --repeat-penalty X     divide (multiply, if negative) the logits of recent tokens by X\n"    \
+  "  --frequency-penalty X  subtract X for each time that a token is in the window\n"             \
+  "  --presence-penalty X   subtract X once if a token is in the window\n"                        \
+  "  --penalty-last-n N     the window: the last N tokens, -1 = all (default 64)\n"               \
+  "  --top-k N              keep the N likeliest tokens\n"                                        \
+  "  --top-p X              keep the likeliest tokens that together have probability X\n"         \
+  "  --min-p X              keep tokens at least X times as likely as the likeliest\n"            \
+  "  --temp, --temperature X  draw at random; 1 = as the model says, lower = safer; 0 = greedy\n" \
   "  --seed N               repeat a random run\n"
 
 /* A growing array of ids. */

@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """Activation patching: which layer and position carries a fact.
 
-    activation_patching.py MODEL --clean "The capital of France is the city of" \\
-        --corrupted "The capital of Italy is the city of" --answers " Paris" " Rome" --out patching.png
-
 Decodes the clean prompt and keeps a hidden state (--site) of every layer and position. Then decodes the corrupted
 prompt again and again, each time with the state of one layer at one position replaced by the clean one, and measures
 logit(first answer) - logit(second answer) after the last token. The map, layer x position, shows how much of the
@@ -12,6 +9,9 @@ difference between the two prompts comes back: 0 = as corrupted, 1 = as clean.
 The prompts must have the same number of tokens. Positions before the patched one are decoded once and kept.
 Needs NumPy; for the map Matplotlib (cmake/install_deps.sh venv has both: its Python is told by --print-python).
 Status: 0 = done, 1 = failed (the reason is on stderr), 2 = wrong command line.
+
+Example: activation_patching.py model.gguf --clean "The capital of France is the city of" \\
+             --corrupted "The capital of Italy is the city of" --answers " Paris" " Rome" --out patching.png
 """
 
 import argparse

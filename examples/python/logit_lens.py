@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Logit lens: what each layer of a model would say next, if it were the last.
 
-    logit_lens.py MODEL --prompt "The capital of France is the city of" --out lens.png
-
 Captures resid_post of every layer and position, sends it through the final norm and the head (engine_unembed), and
 draws a map, layer x position, with the likeliest token in each cell and its probability as colour. The last layer is
 the model's own answer: its logits are compared bit for bit with those of the decode.
 
 Needs NumPy; for the map Matplotlib (cmake/install_deps.sh venv has both: its Python is told by --print-python).
 Status: 0 = done, 1 = failed (the reason is on stderr), 2 = wrong command line.
+
+Example: logit_lens.py model.gguf --prompt "The capital of France is the city of" --out lens.png
 """
 
 import argparse

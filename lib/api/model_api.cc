@@ -90,6 +90,10 @@ absl::Status open_model(const engine_model_params& params, ReleaseOnFailure* rel
   options.metadata_only = (params.flags & ENGINE_OPEN_METADATA_ONLY) != 0;
   options.allow_pretokenizer_fallback = (params.flags & ENGINE_OPEN_PRETOKENIZER_FALLBACK) != 0;
   options.readable_past_end = model->file.readable_past_end();
+  options.before_tensors = [&file = model->file](uint64_t data_start) {
+    // The norms lie all over a file of gigabytes: reading ahead at each would read most of it.
+    file.advise(engine::Advice::kRandom, data_start, file.size_bytes() - data_start);
+  };
   ENGINE_ASSIGN_OR_RETURN(model->model, engine::load_model(model->file.bytes(), options));
   progress(2);
   if (model->model->has_weights) {

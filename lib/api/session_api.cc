@@ -37,6 +37,8 @@ absl::StatusOr<engine::PackedWeights> pack_weights(const engine_model& model,
   // Opening touched the file here and there; packed weights are read from their copies.
   if (plan.key.packed && plan.key.mode != engine::Mode::kReference) {
     model.file.advise(engine::Advice::kDontNeed, 0, file.size());
+  } else {
+    model.file.advise(engine::Advice::kNormal, 0, file.size());  // read ahead: it is streamed now
   }
   return model.store.prepare(*model.program, plan, runner, model.memory, progress, read);
 }

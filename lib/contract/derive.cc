@@ -18,19 +18,33 @@ KernelKey kernel_key(const Program& program, const Step& step, KvType kv) {
   KernelKey key{.op = step.op};
   switch (step.op) {
     case Op::kEmbed:
+    case Op::kMoeMatmul:
     case Op::kMatmul: {
       const Weight& w = program.weights[static_cast<size_t>(step.weight)];
       key.format = w.format;
       key.layout = w.layout;
-      if (step.op == Op::kMatmul) key.act = program.slots[static_cast<size_t>(step.in0)].type;
+      if (step.op == Op::kEmbed) break;
+      key.op = Op::kMatmul;
+      key.act = program.slots[static_cast<size_t>(step.in0)].type;
       break;
     }
+    case Op::kMoeBias:
+    case Op::kMoeCombine: key.op = Op::kAdd; break;
     case Op::kQuantize: key.act = program.slots[static_cast<size_t>(step.out)].type; break;
     case Op::kKvStore:
     case Op::kAttention: key.kv = kv; break;
     default: break;
   }
   return key;
+}
+
+int64_t act_bytes(ActType type, int64_t n) {
+  switch (type) {
+    case ActType::kF32: return n * static_cast<int64_t>(sizeof(float));
+    case ActType::kQ8x32: return n / 32 * static_cast<int64_t>(sizeof(ActQ8x32));
+    case ActType::kQ8x256: return n / 256 * static_cast<int64_t>(sizeof(ActQ8x256));
+  }
+  return 0;
 }
 
 KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type) {
@@ -69,8 +83,8 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
       return bytes;
     }
     case StepKind::kMatmulGroup: return 0;
-    case StepKind::kMatmulAdd: return floats(n_tokens * kTileRows);
-    case StepKind::kGateUp: return 2 * floats(n_tokens * kTileRows);
+    case StepKind::kMatmulAdd: return floats(n_tokens * tile_rows(n_tokens));
+    case StepKind::kGateUp: return 2 * floats(n_tokens * tile_rows(n_tokens));
     case StepKind::kStoreKv: {
       const KvGeometry& kv = program.kv[static_cast<size_t>(part(0).layer)];
       return floats(kv.n_kv_heads * kv.head_dim_k);
@@ -82,7 +96,8 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
 int64_t step_weight_bytes(const Program& program, const Step& step) {
   if (step.weight < 0) return 0;
   const Weight& w = program.weights[static_cast<size_t>(step.weight)];
-  return step.op == Op::kEmbed ? w.row_bytes : w.rows * w.row_bytes;
+  if (step.op == Op::kEmbed) return w.row_bytes;
+  return w.rows * w.row_bytes * (step.n_used > 0 ? step.n_used : 1);
 }
 
 std::string non_finite_text(const Step& step) {

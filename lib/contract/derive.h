@@ -12,8 +12,12 @@
 
 namespace engine {
 
-// What resolve_kernel is asked for a step.
+// What resolve_kernel is asked for a step. kMoeMatmul runs the rows of kMatmul, kMoeBias and kMoeCombine those
+// of kAdd.
 KernelKey kernel_key(const Program& program, const Step& step, KvType kv);
+
+// Bytes of n values of an activation type, n whole blocks.
+int64_t act_bytes(ActType type, int64_t n);
 
 // Offsets of every layer in a page, each a multiple of 64 bytes.
 KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type);

@@ -26,12 +26,20 @@ enum class Op : uint8_t {
   kGatedAct,     // GatedActArgs      act(gate) ⊙ up
   kSoftcap,      // SoftcapArgs
   kCheckFinite,  // CheckFiniteArgs
+  kMoeRoute,     // MoeRouteArgs      router scores -> chosen experts and their weights
+  kMoeMatmul,    // MatmulArgs        per token and chosen expert; the rows of kMatmul
+  kMoeBias,      // AddArgs           per token and chosen expert; the rows of kAdd
+  kMoeCombine,   // AddArgs           weighted sum over the chosen experts; the rows of kAdd
 };
-inline constexpr int kNumOps = 12;
+inline constexpr int kNumOps = 16;
 std::string_view op_name(Op op);
 
 enum class KvType : uint8_t { kF16 = 0, kF32 = 1 };
-enum class Activation : uint8_t { kSilu = 0, kGeluTanh = 1 };
+// kSwigluClamped (gpt-oss): g = min(gate, 7), u = clamp(up, -7, 7), g * sigmoid(1.702 g) * (u + 1).
+enum class Activation : uint8_t { kSilu = 0, kGeluTanh = 1, kSwigluClamped = 2 };
+// kSoftmax: p = softmax over all scores; kRenormalised: p over the sum of the chosen p, at least 2^-14;
+// kSoftmaxOfChosen: softmax over the chosen scores.
+enum class MoeRule : uint8_t { kSoftmax = 0, kRenormalised = 1, kSoftmaxOfChosen = 2 };
 enum class RopePairing : uint8_t { kAdjacent = 0, kHalves = 1 };  // (2i, 2i+1) or (i, i + n_rot/2)
 
 struct EmbedArgs {
@@ -83,6 +91,7 @@ struct MatmulArgs {
   int64_t out_stride;
 };
 
+// out = fma(b, scale, a); a scale of 1 gives a + b exactly.
 struct AddArgs {
   const float* a;  // [n_rows][a_stride]
   int64_t a_stride;
@@ -92,6 +101,7 @@ struct AddArgs {
   int64_t n_rows;
   float* out;  // [n_rows][out_stride]; may be a or b
   int64_t out_stride;
+  float scale = 1.0f;
 };
 
 // angle = position * theta[i] in double; cos and sin in double by our own polynomials, then times mscale
@@ -152,6 +162,8 @@ struct KvStoreArgs {
 //   merged in index order: m' = max(m, m_b), a = exp(m - m'), c = exp(m_b - m'),
 //   l = fma(l, a, l_b*c), o[d] = fma(o[d], a, o_b[d]*c); the first split is taken as it is.
 //   out[d] = o[d] * (1 / l)
+// With a sink s of the head, which only adds to the denominator: m' = max(m, s), a = exp(m - m'),
+//   l' = fma(l, a, exp(s - m')), out[d] = o[d] * (a / l')
 inline constexpr int64_t kAttentionSplit = 256;
 struct AttentionArgs {
   const float* q;  // [N][q_stride], H*Dk used
@@ -168,6 +180,7 @@ struct AttentionArgs {
   float* out;  // [N][out_stride], H*Dv used
   int64_t out_stride;
   float* scratch;  // attention_scratch_floats(head_dim_v) floats, 64-byte aligned, one per thread
+  const float* sinks = nullptr;  // [H], nullptr = none
 };
 // Query heads that a kernel may take at once: those of one token that share a KV head.
 inline constexpr int64_t kAttentionQueries = 4;
@@ -185,12 +198,14 @@ struct GatedActArgs {
   float* out;  // [n_rows][stride]; may be gate or up
 };
 
+// y = x * scale, then cap * tanh(y / cap) where there is a cap.
 struct SoftcapArgs {
-  float* x;  // [n_rows][stride], in place: cap * tanh(x / cap)
+  float* x;  // [n_rows][stride], in place
   int64_t stride;
   int64_t width;
   int64_t n_rows;
-  float cap;
+  float cap;  // 0 = none
+  float scale = 1.0f;
 };
 
 struct CheckFiniteArgs {
@@ -199,6 +214,21 @@ struct CheckFiniteArgs {
   int64_t width;
   int64_t n_rows;
   bool* finite;  // set to false when a non-finite value was seen, else left alone
+};
+
+// The k largest scores in falling order, equal ones by rising index, and the weights of their experts.
+// Softmax: e = exp(score - max), sums from the first term on in the order of the scores (kSoftmax,
+// kRenormalised: all, by index) or of the choice, weight = e / sum; kRenormalised then divides by the sum of
+// the weights in the order of the choice, which is raised to 2^-14 where it is less.
+struct MoeRouteArgs {
+  const float* scores;  // [N][stride]
+  int64_t stride;
+  int64_t n_experts;  // X
+  int64_t n_used;     // k
+  MoeRule rule;
+  int64_t n_tokens;
+  float* out;  // [N][out_stride]: weights [k], then expert indices [k] as floats
+  int64_t out_stride;
 };
 
 }  // namespace engine

@@ -58,8 +58,9 @@ enum class Split : uint8_t {
 };
 std::string_view split_name(Split split);
 inline constexpr int64_t kRowGrain = 16;
-// Rows of a part in kMatmulAdd and kGateUp: one quantisation block of the widest kind.
-inline constexpr int64_t kTileRows = 256;
+// Rows of a part in kMatmulAdd and kGateUp: whole quantisation blocks of the widest kind. One token's values are
+// small, and long parts keep the stream of weights going; with many they shall stay in a core's cache.
+inline constexpr int64_t tile_rows(int64_t n_tokens) { return n_tokens == 1 ? 2048 : 256; }
 
 struct PlanStep {
   StepKind kind = StepKind::kSingle;

@@ -31,11 +31,21 @@ struct Weight {
   int64_t cols = 0;  // inputs
   int64_t row_bytes = 0;
   const uint8_t* data = nullptr;  // lives as long as the model
+  int64_t n_experts = 1;          // matrices, or vectors, one after the other
 };
 
 struct RopeRule {
   std::vector<double> theta;  // radians per position, [n_rot / 2], divisors and scaling applied
   float mscale = 1.0f;
+  std::vector<double> theta_long =
+      {};  // of sessions whose n_ctx is above n_ctx_short; empty = none
+  int64_t n_ctx_short = 0;
+
+  // By the session's context, not by the position: a table that changed in between would not fit the keys
+  // that are stored.
+  const std::vector<double>& theta_of(int64_t n_ctx) const {
+    return theta_long.empty() || n_ctx <= n_ctx_short ? theta : theta_long;
+  }
 };
 
 // One operation. Fields that the op does not use stay at their defaults.
@@ -45,18 +55,23 @@ struct Step {
   int32_t in0 = -1;    // slot ids
   int32_t in1 = -1;
   int32_t out = -1;
-  int32_t weight = -1;  // weight id: matmul, norm, embed; bias of kAdd (then in1 is -1)
-  int32_t rope = -1;    // kRopeAngles: rule
-  int64_t width = 0;    // values per token that the step reads or writes element by element
-  float scale = 1.0f;   // kEmbed: factor; kAttention: score scale
-  float cap = 0.0f;     // kAttention, kSoftcap; 0 = none
-  float eps = 0.0f;     // kRmsNorm
+  int32_t weight =
+      -1;  // weight id: matmul, norm, embed; bias of kAdd (then in1 is -1); sinks of kAttention
+  int32_t rope = -1;   // kRopeAngles: rule
+  int64_t width = 0;   // values per token that the step reads or writes element by element
+  float scale = 1.0f;  // kEmbed, kSoftcap: factor; kAttention: score scale; kAdd: of in1
+  float cap = 0.0f;    // kAttention, kSoftcap; 0 = none
+  float eps = 0.0f;    // kRmsNorm
   int64_t heads =
       1;  // kRmsNorm: norm each of this many equal parts; kRope, kAttention: query or key heads
   int64_t n_rot = 0;   // kRope
   int64_t window = 0;  // kAttention; 0 = full
   RopePairing pairing = RopePairing::kHalves;
   Activation act = Activation::kSilu;
+  int64_t n_used =
+      0;  // kMoe*: experts of a token; kMoeMatmul, kMoeBias, kMoeCombine: in1 is the route
+  bool own_rows = false;  // kMoeMatmul: in0 has a part per chosen expert, else all read the same
+  MoeRule moe = MoeRule::kSoftmax;  // kMoeRoute
   std::vector<Site> fires_before =
       {};  // hook sites, in order: on in0 before the step (attention: beside it)
   std::vector<Site> fires_after = {};  // on out

@@ -5,13 +5,13 @@ namespace engine {
 
 const ArchSpec kArchGemma3 = {
     .name = "gemma3",
-    .pairing = Pairing::kHalves,
     .activation = FfnActivation::kGeluTanh,
     .embed_scale = EmbedScale::kSqrtEmbd,
-    .qk_norm = true,
+    .qk_norm = QkNorm::kPerHead,
     .post_norms = true,
-    .rope_freqs = false,
+    .window = WindowRule::kPeriodic,
     .window_period = 6,
+    .local_rope = true,
     .local_rope_base = 10000.0,
     .final_softcap = true,
     .wide_scale_blocks = 62,  // 27B: 1/sqrt(E/H) = 1/sqrt(168)

@@ -1,4 +1,4 @@
-// llama: Llama 1-3.x, Mistral 7B and Nemo, TinyLlama, SmolLM and SmolLM2. Biases where present.
+// llama: Llama 1-3.x, Mistral 7B and Nemo, Mixtral, TinyLlama, SmolLM and SmolLM2. Biases where present.
 #include "lib/model/arch.h"
 
 namespace engine {
@@ -6,15 +6,10 @@ namespace engine {
 const ArchSpec kArchLlama = {
     .name = "llama",
     .pairing = Pairing::kAdjacent,  // the converter reorders q and k rows to adjacent pairs
-    .activation = FfnActivation::kSilu,
-    .embed_scale = EmbedScale::kOne,
-    .qk_norm = false,
-    .post_norms = false,
-    .rope_freqs = true,  // Llama 3.x frequency factors
-    .window_period = 0,
-    .local_rope_base = 0,
-    .final_softcap = false,
-    .wide_scale_blocks = 0,
+    .rope_freqs = true,             // Llama 3.x frequency factors
+    .rope_factors = true,
+    .window = WindowRule::kAll,        // Mistral 7B v0.1, where the file has the key
+    .moe = MoeWeights::kRenormalised,  // Mixtral
 };
 
 }  // namespace engine

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/model/key_reader.h"
+#include "lib/model/rope_read.h"
 
 namespace engine {
 namespace {
@@ -15,82 +17,15 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 65536;
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
+constexpr int64_t kMaxExperts = 65536;
 constexpr int64_t kMaxContext = (int64_t{1} << 31) - 1;
-
-class KeyReader {
- public:
-  KeyReader(const Gguf& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
-
-  std::string full(std::string_view key) const { return absl::StrCat(prefix_, ".", key); }
-
-  absl::Status fail(std::string_view key, std::string_view message) const {
-    const std::string name = full(key);
-    const GgufValue* value = file_.find(name);
-    return error_at(Code::kModelKey, name, value ? value->offset : kNoOffset,
-                    absl::StrCat(name, ": ", message));
-  }
-
-  // An integer in [low, high]; `fallback` < 0 means that the key is required.
-  absl::StatusOr<int64_t> integer(std::string_view key, int64_t low, int64_t high,
-                                  int64_t fallback = -1) const {
-    auto value = file_.get_int(full(key));
-    if (!value.ok()) return as_key_error(key, value.status());
-    if (!value->has_value()) {
-      if (fallback < 0) return fail(key, "required key is missing");
-      return fallback;
-    }
-    if (**value < low || **value > high) {
-      return fail(key, absl::StrCat("value ", **value, " is outside ", low, " .. ", high));
-    }
-    return **value;
-  }
-
-  absl::StatusOr<std::optional<double>> real(std::string_view key) const {
-    auto value = file_.get_float(full(key));
-    if (!value.ok()) return as_key_error(key, value.status());
-    if (value->has_value() && !std::isfinite(**value)) return fail(key, "value is not finite");
-    return *value;
-  }
-
-  // A scalar for all layers, or an array with one value per layer.
-  absl::StatusOr<std::vector<int64_t>> per_layer(std::string_view key, int64_t n_layer, int64_t low,
-                                                 int64_t high, int64_t fallback = -1) const {
-    const GgufValue* value = file_.find(full(key));
-    if (value == nullptr || value->type != GgufType::kArray) {
-      ENGINE_ASSIGN_OR_RETURN(const int64_t all, integer(key, low, high, fallback));
-      return std::vector<int64_t>(static_cast<size_t>(n_layer), all);
-    }
-    auto list = file_.get_ints(full(key));
-    if (!list.ok()) return as_key_error(key, list.status());
-    if (static_cast<int64_t>((*list)->size()) != n_layer) {
-      return fail(key,
-                  absl::StrCat("array has ", (*list)->size(), " values for ", n_layer, " blocks"));
-    }
-    for (const int64_t v : **list) {
-      if (v < low || v > high) {
-        return fail(key, absl::StrCat("value ", v, " is outside ", low, " .. ", high));
-      }
-    }
-    return std::move(**list);
-  }
-
-  const Gguf& file() const { return file_; }
-
- private:
-  absl::Status as_key_error(std::string_view key, const absl::Status& status) const {
-    const ErrorWhere where = where_of(status);
-    return error_at(Code::kModelKey, full(key), where.offset, status.message());
-  }
-
-  const Gguf& file_;
-  std::string prefix_;
-};
 
 // Which layers are local: the family's period, overridden by a scalar or boolean-array key.
 absl::StatusOr<std::vector<bool>> read_local_layers(const KeyReader& keys, const ArchSpec& arch,
                                                     int64_t n_layer) {
   constexpr std::string_view kKey = "attention.sliding_window_pattern";
-  std::vector<bool> local(static_cast<size_t>(n_layer), false);
+  std::vector<bool> local(static_cast<size_t>(n_layer), arch.window == WindowRule::kAll);
+  if (arch.window == WindowRule::kAll) return local;
   const GgufValue* value = keys.file().find(keys.full(kKey));
   if (value != nullptr && value->type == GgufType::kArray) {
     ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> flags, keys.per_layer(kKey, n_layer, 0, 1));
@@ -106,40 +41,64 @@ absl::StatusOr<std::vector<bool>> read_local_layers(const KeyReader& keys, const
   return local;
 }
 
-absl::StatusOr<double> read_linear_factor(const KeyReader& keys) {
-  auto type = keys.file().get_string(keys.full("rope.scaling.type"));
-  if (!type.ok()) return keys.fail("rope.scaling.type", "value is not a string");
-  const std::string_view name = type->value_or("linear");
-  if (name == "none") return 1.0;
-  if (name != "linear") {
-    return keys.fail("rope.scaling.type",
-                     absl::StrCat("scaling \"", name, "\" is not supported; known: none, linear"));
-  }
-  ENGINE_ASSIGN_OR_RETURN(std::optional<double> factor, keys.real("rope.scaling.factor"));
-  if (!factor) {
-    ENGINE_ASSIGN_OR_RETURN(factor, keys.real("rope.scale_linear"));
-  }
-  if (factor && *factor < 0) return keys.fail("rope.scaling.factor", "value is negative");
-  return factor && *factor > 0 ? *factor : 1.0;
+absl::StatusOr<bool> read_rotates(const KeyReader& keys, const ArchSpec& arch) {
+  constexpr std::string_view kKey = "rope.scaling.finetuned";
+  if (!arch.rope_finetuned_key) return true;
+  ENGINE_ASSIGN_OR_RETURN(const int64_t flag, keys.integer(kKey, 0, 1, 1));
+  return flag != 0;
 }
 
-absl::Status read_ropes(const KeyReader& keys, const ArchSpec& arch, ModelConfig* config) {
-  RopeConfig rope;
-  ENGINE_ASSIGN_OR_RETURN(const std::optional<double> base, keys.real("rope.freq_base"));
-  rope.base = base.value_or(10000.0);
-  if (!(rope.base > 0)) return keys.fail("rope.freq_base", "value is not positive");
-  ENGINE_ASSIGN_OR_RETURN(rope.factor, read_linear_factor(keys));
-  ENGINE_ASSIGN_OR_RETURN(const std::optional<double> mscale,
-                          keys.real("rope.scaling.attn_factor"));
-  rope.mscale = static_cast<float>(mscale.value_or(1.0));
-  rope.use_divisors = arch.rope_freqs;
-  config->ropes.push_back(rope);
-  if (arch.local_rope_base > 0) {
-    RopeConfig local;  // local layers rotate unscaled
-    ENGINE_ASSIGN_OR_RETURN(const std::optional<double> swa, keys.real("rope.freq_base_swa"));
-    local.base = swa.value_or(arch.local_rope_base);
-    if (!(local.base > 0)) return keys.fail("rope.freq_base_swa", "value is not positive");
-    config->ropes.push_back(local);
+absl::Status read_experts(const KeyReader& keys, const ArchSpec& arch, ModelConfig* config) {
+  ENGINE_ASSIGN_OR_RETURN(config->n_experts, keys.integer("expert_count", 0, kMaxExperts, 0));
+  if (config->n_experts == 0) return absl::OkStatus();
+  if (arch.moe == MoeWeights::kNone) {
+    return keys.fail("expert_count",
+                     absl::StrCat(arch.name, " with a mixture of experts is not supported"));
+  }
+  config->moe = arch.moe;
+  ENGINE_ASSIGN_OR_RETURN(config->n_experts_used,
+                          keys.integer("expert_used_count", 1, config->n_experts));
+  // The tensor's own width where the key is absent: families disagree on what the default is.
+  const GgufTensor* up = keys.file().find_tensor("blk.0.ffn_up_exps.weight");
+  const auto stored = up != nullptr && up->dims[1] < uint64_t{kMaxWidth}
+                          ? static_cast<int64_t>(up->dims[1])
+                          : int64_t{1};
+  ENGINE_ASSIGN_OR_RETURN(config->n_ff_expert,
+                          keys.integer("expert_feed_forward_length", 1, kMaxWidth, stored));
+  return absl::OkStatus();
+}
+
+// Factors on the embedding, the scores, the branches and the logits, and soft-caps.
+absl::Status read_scales(const KeyReader& keys, const ArchSpec& arch, ModelConfig* config) {
+  const int64_t even_split = config->n_embd / config->n_head;
+  const int64_t scale_width =
+      arch.wide_scale_blocks == config->n_layer ? even_split : config->head_dim_k;
+  config->score_scale = 1.0f / std::sqrt(static_cast<float>(scale_width));
+  if (arch.embed_scale == EmbedScale::kSqrtEmbd) {
+    config->embed_scale = std::sqrt(static_cast<float>(config->n_embd));
+  } else if (arch.embed_scale == EmbedScale::kKey) {
+    ENGINE_ASSIGN_OR_RETURN(const double scale, keys.positive("embedding_scale", 1.0));
+    config->embed_scale = static_cast<float>(scale);
+  }
+  if (arch.scale_keys) {
+    ENGINE_ASSIGN_OR_RETURN(const double score, keys.not_negative("attention.scale", 0));
+    if (score > 0) config->score_scale = static_cast<float>(score);
+    ENGINE_ASSIGN_OR_RETURN(const double residual, keys.positive("residual_scale", 1.0));
+    config->residual_scale = static_cast<float>(residual);
+    // Logits are divided by the key.
+    ENGINE_ASSIGN_OR_RETURN(const double logit, keys.positive("logit_scale", 0));
+    if (logit == 0) return keys.fail("logit_scale", "required key is missing");
+    config->logit_scale = static_cast<float>(1.0 / logit);
+  }
+  if (arch.attn_softcap) {
+    ENGINE_ASSIGN_OR_RETURN(const double cap,
+                            keys.not_negative("attn_logit_softcapping", arch.attn_softcap_default));
+    config->attn_softcap = static_cast<float>(cap);
+  }
+  if (arch.final_softcap) {
+    ENGINE_ASSIGN_OR_RETURN(
+        const double cap, keys.not_negative("final_logit_softcapping", arch.final_softcap_default));
+    config->final_softcap = static_cast<float>(cap);
   }
   return absl::OkStatus();
 }
@@ -153,10 +112,12 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
       keys.per_layer("attention.head_count_kv", n_layer, 1, kMaxHeads, config->n_head));
   int64_t window = 0;
   std::vector<bool> local(static_cast<size_t>(n_layer), false);
-  if (arch.window_period > 0) {
-    ENGINE_ASSIGN_OR_RETURN(window, keys.integer("attention.sliding_window", 0, kMaxContext, 0));
+  if (arch.window != WindowRule::kNone) {
+    ENGINE_ASSIGN_OR_RETURN(
+        window, keys.integer("attention.sliding_window", 0, kMaxContext, arch.window_default));
     ENGINE_ASSIGN_OR_RETURN(local, read_local_layers(keys, arch, n_layer));
   }
+  ENGINE_ASSIGN_OR_RETURN(const bool rotates, read_rotates(keys, arch));
   for (size_t l = 0; l < static_cast<size_t>(n_layer); ++l) {
     if (config->n_head % kv[l] != 0) {
       return keys.fail("attention.head_count_kv",
@@ -168,6 +129,9 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
     layer.n_ff = ff[l];
     layer.window = is_local ? window : 0;
     layer.rope = is_local && config->ropes.size() > 1 ? 1 : 0;
+    const bool is_nope =
+        arch.nope_period > 0 && (static_cast<int64_t>(l) + 1) % arch.nope_period == 0;
+    if (is_nope || !rotates) layer.rope = -1;
     config->layers.push_back(layer);
   }
   return absl::OkStatus();
@@ -203,15 +167,14 @@ absl::StatusOr<ModelConfig> read_config(const Gguf& file, const ArchSpec& arch) 
   if (name.ok() && name->has_value()) config.name = std::string(**name);
   config.pairing = arch.pairing;
   config.activation = arch.activation;
-  config.qk_norm = arch.qk_norm;
+  config.qk_norm = arch.qk_norm != QkNorm::kNone;
   config.post_norms = arch.post_norms;
 
   ENGINE_ASSIGN_OR_RETURN(config.n_layer, keys.integer("block_count", 1, kMaxLayers));
   ENGINE_ASSIGN_OR_RETURN(config.n_embd, keys.integer("embedding_length", 1, kMaxWidth));
   ENGINE_ASSIGN_OR_RETURN(config.n_ctx_train, keys.integer("context_length", 1, kMaxContext));
   ENGINE_ASSIGN_OR_RETURN(config.n_head, keys.integer("attention.head_count", 1, kMaxHeads));
-  ENGINE_ASSIGN_OR_RETURN(const int64_t experts, keys.integer("expert_count", 0, kMaxWidth, 0));
-  if (experts > 0) return keys.fail("expert_count", "mixtures of experts are not supported");
+  ENGINE_RETURN_IF_ERROR(read_experts(keys, arch, &config));
 
   const int64_t even_split = config.n_embd / config.n_head;
   ENGINE_ASSIGN_OR_RETURN(config.head_dim_k,
@@ -235,17 +198,7 @@ absl::StatusOr<ModelConfig> read_config(const Gguf& file, const ArchSpec& arch) 
   config.norm_eps = static_cast<float>(*eps);
   if (!(config.norm_eps > 0)) return keys.fail(kEps, "value is not positive");
 
-  config.embed_scale = arch.embed_scale == EmbedScale::kSqrtEmbd
-                           ? std::sqrt(static_cast<float>(config.n_embd))
-                           : 1.0f;
-  const int64_t scale_width =
-      arch.wide_scale_blocks == config.n_layer ? even_split : config.head_dim_k;
-  config.score_scale = 1.0f / std::sqrt(static_cast<float>(scale_width));
-  if (arch.final_softcap) {
-    ENGINE_ASSIGN_OR_RETURN(const std::optional<double> cap, keys.real("final_logit_softcapping"));
-    if (cap && *cap < 0) return keys.fail("final_logit_softcapping", "value is negative");
-    config.final_softcap = static_cast<float>(cap.value_or(0.0));
-  }
+  ENGINE_RETURN_IF_ERROR(read_scales(keys, arch, &config));
   ENGINE_RETURN_IF_ERROR(read_ropes(keys, arch, &config));
   ENGINE_RETURN_IF_ERROR(read_layers(keys, arch, &config));
   return config;

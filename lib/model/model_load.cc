@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Model>> load_model(std::span<const uint8_t> bytes
   gguf_options.metadata_only = options.metadata_only || options.vocab_only;
   ENGINE_ASSIGN_OR_RETURN(model->file, Gguf::parse(bytes, gguf_block_shape, gguf_options));
   if (options.metadata_only) return model;
+  if (options.before_tensors) options.before_tensors(model->file.data_start());
   if (!options.vocab_only) ENGINE_RETURN_IF_ERROR(load_weights(options, model.get()));
   ENGINE_RETURN_IF_ERROR(load_text(options, model.get()));
   if (model->has_weights && model->tokenizer != nullptr &&

@@ -3,6 +3,7 @@
 #define ENGINE_LIB_MODEL_MODEL_LOAD_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,6 +23,8 @@ struct LoadOptions {
   bool metadata_only = false;  // no vocabulary either; unknown tensor types accepted
   bool allow_pretokenizer_fallback = false;
   uint64_t readable_past_end = 0;  // bytes after the file's memory that may be read safely
+  // Told where the tensors' data begin, before a few small ones are read here and there. May be empty.
+  std::function<void(uint64_t data_start)> before_tensors;
 };
 
 struct Model {

@@ -21,8 +21,16 @@ class Binder {
   Binder(const Gguf& file, uint64_t readable_past_end, ModelWeights* weights)
       : file_(file), readable_past_end_(readable_past_end), weights_(weights) {}
 
-  // A matrix of `rows` outputs and `cols` inputs; rows 0 = any.
-  WeightView matrix(std::string_view name, int64_t rows, int64_t cols, Need need) {
+  bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
+  // Of a tensor's second dimension; 0 where there is no such tensor.
+  int64_t rows(std::string_view name) const {
+    const GgufTensor* tensor = file_.find_tensor(name);
+    return tensor == nullptr ? 0 : static_cast<int64_t>(tensor->dims[1]);
+  }
+
+  // A matrix of `rows` outputs and `cols` inputs, n_experts of them; rows 0 = any.
+  WeightView matrix(std::string_view name, int64_t rows, int64_t cols, Need need,
+                    int64_t n_experts = 1) {
     const GgufTensor* tensor = find(name, need);
     if (tensor == nullptr) return {};
     const FormatInfo* format = format_info(tensor->type);
@@ -33,11 +41,13 @@ class Binder {
     }
     const auto dim0 = static_cast<int64_t>(tensor->dims[0]);
     const auto dim1 = static_cast<int64_t>(tensor->dims[1]);
-    if (dim0 != cols || (rows != 0 && dim1 != rows) || tensor->dims[2] != 1 ||
-        tensor->dims[3] != 1) {
+    if (dim0 != cols || (rows != 0 && dim1 != rows) ||
+        tensor->dims[2] != static_cast<uint64_t>(n_experts) || tensor->dims[3] != 1) {
+      const auto of = [&](uint64_t n) { return n == 1 ? "" : absl::StrCat(", ", n); };
       problem(name, tensor->info_offset,
-              absl::StrCat("shape [", dim0, ", ", dim1, "], expected [", cols, ", ",
-                           rows ? absl::StrCat(rows) : "any", "]"));
+              absl::StrCat("shape [", dim0, ", ", dim1, of(tensor->dims[2]), "], expected [", cols,
+                           ", ", rows ? absl::StrCat(rows) : "any",
+                           of(static_cast<uint64_t>(n_experts)), "]"));
       return {};
     }
     WeightView view;
@@ -46,30 +56,54 @@ class Binder {
     view.rows = dim1;
     view.cols = dim0;
     view.row_bytes = dim0 / format->block_elements * format->block_bytes;
+    view.n_experts = n_experts;
     view.data = readable(*tensor);
     return view;
   }
 
-  // A vector of n values of any float type, as f32.
-  WeightView vector(std::string_view name, int64_t n, Need need) {
+  // A vector of n values of any float type, as f32; n_experts of them.
+  WeightView vector(std::string_view name, int64_t n, Need need, int64_t n_experts = 1) {
     const GgufTensor* tensor = find(name, need);
     if (tensor == nullptr) return {};
     const FormatInfo* format = format_info(tensor->type);
     const bool is_float =
         format != nullptr && (format->format == Format::kF32 || format->format == Format::kF16 ||
                               format->format == Format::kBF16);
-    const uint64_t rest = tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
-    if (!is_float || static_cast<int64_t>(tensor->dims[0]) != n || rest != 1) {
+    const bool has_experts = n_experts > 1 && tensor->dims[1] == static_cast<uint64_t>(n_experts);
+    const uint64_t rest = (has_experts ? 1 : tensor->dims[1]) * tensor->dims[2] * tensor->dims[3];
+    if (!is_float || static_cast<int64_t>(tensor->dims[0]) != n || rest != 1 ||
+        has_experts != (n_experts > 1)) {
       problem(name, tensor->info_offset,
               absl::StrCat("expected ", n, " values of F32, F16 or BF16, found ",
                            format ? format->name : "unknown", " [", tensor->dims[0], ", ",
                            tensor->dims[1], "]"));
       return {};
     }
-    uint8_t* copy = own(static_cast<uint64_t>(n) * sizeof(float));
+    uint8_t* copy = own(static_cast<uint64_t>(n * n_experts) * sizeof(float));
     if (copy == nullptr) return {};
-    dequantize_row(format->format, file_.tensor_data(*tensor), n, reinterpret_cast<float*>(copy));
-    return {std::string(name), Format::kF32, 1, n, n * int64_t{sizeof(float)}, copy};
+    dequantize_row(format->format, file_.tensor_data(*tensor), n * n_experts,
+                   reinterpret_cast<float*>(copy));
+    WeightView view{std::string(name), Format::kF32, 1, n};
+    view.row_bytes = n * int64_t{sizeof(float)};
+    view.n_experts = n_experts;
+    view.data = copy;
+    return view;
+  }
+
+  // Rows [first, first + rows) of a matrix or, where it is a vector, such values of it.
+  static WeightView part(const WeightView& whole, std::string_view name, int64_t first, int64_t n) {
+    WeightView view = whole;
+    if (!whole.present()) return view;
+    view.name = absl::StrCat(whole.name, ":", name);
+    if (whole.rows > 1) {
+      view.rows = n;
+      view.data += first * whole.row_bytes;
+    } else {
+      view.cols = n;
+      view.row_bytes = n * int64_t{sizeof(float)};
+      view.data += first * int64_t{sizeof(float)};
+    }
+    return view;
   }
 
   absl::Status status() const {
@@ -135,43 +169,112 @@ class Binder {
   bool out_of_memory_ = false;
 };
 
-LayerWeights bind_layer(Binder& binder, const ArchSpec& arch, const ModelConfig& config, size_t l) {
-  constexpr Need kRequired = Need::kRequired;
-  constexpr Need kOptional = Need::kOptional;
-  const LayerConfig& layer = config.layers[l];
-  const int64_t E = config.n_embd, F = layer.n_ff;
-  const int64_t HDk = config.n_head * config.head_dim_k, HDv = config.n_head * config.head_dim_v;
-  const int64_t GDk = layer.n_kv_heads * config.head_dim_k;
-  const int64_t GDv = layer.n_kv_heads * config.head_dim_v;
-  const auto name = [l](std::string_view tail) { return absl::StrCat("blk.", l, ".", tail); };
+class LayerBinder {
+ public:
+  LayerBinder(Binder& binder, const ArchSpec& arch, const ModelConfig& config, size_t l)
+      : binder_(binder), arch_(arch), config_(config), layer_(config.layers[l]), l_(l) {}
 
-  LayerWeights w;
-  w.attn_norm = binder.vector(name("attn_norm.weight"), E, kRequired);
-  w.q = binder.matrix(name("attn_q.weight"), HDk, E, kRequired);
-  w.k = binder.matrix(name("attn_k.weight"), GDk, E, kRequired);
-  w.v = binder.matrix(name("attn_v.weight"), GDv, E, kRequired);
-  w.q_bias = binder.vector(name("attn_q.bias"), HDk, kOptional);
-  w.k_bias = binder.vector(name("attn_k.bias"), GDk, kOptional);
-  w.v_bias = binder.vector(name("attn_v.bias"), GDv, kOptional);
-  if (arch.qk_norm) {
-    w.q_norm = binder.vector(name("attn_q_norm.weight"), config.head_dim_k, kRequired);
-    w.k_norm = binder.vector(name("attn_k_norm.weight"), config.head_dim_k, kRequired);
+  LayerWeights bind() {
+    const int64_t E = config_.n_embd;
+    w_.attn_norm = vector("attn_norm.weight", E, kRequired);
+    bind_qkv();
+    w_.attn_output =
+        matrix("attn_output.weight", E, config_.n_head * config_.head_dim_v, kRequired);
+    w_.attn_output_bias = vector("attn_output.bias", E, kOptional);
+    if (arch_.sinks) w_.sinks = vector("attn_sinks.weight", config_.n_head, kRequired);
+    w_.ffn_norm = vector(absl::StrCat(arch_.ffn_norm, ".weight"), E, kRequired);
+    if (config_.n_experts > 0) {
+      bind_experts();
+    } else {
+      bind_ffn();
+    }
+    if (arch_.post_norms) {
+      w_.post_attn_norm = vector("post_attention_norm.weight", E, kRequired);
+      w_.post_ffn_norm = vector("post_ffw_norm.weight", E, kRequired);
+    }
+    return std::move(w_);
   }
-  w.attn_output = binder.matrix(name("attn_output.weight"), E, HDv, kRequired);
-  w.attn_output_bias = binder.vector(name("attn_output.bias"), E, kOptional);
-  w.ffn_norm = binder.vector(name("ffn_norm.weight"), E, kRequired);
-  w.gate = binder.matrix(name("ffn_gate.weight"), F, E, kRequired);
-  w.up = binder.matrix(name("ffn_up.weight"), F, E, kRequired);
-  w.down = binder.matrix(name("ffn_down.weight"), E, F, kRequired);
-  w.gate_bias = binder.vector(name("ffn_gate.bias"), F, kOptional);
-  w.up_bias = binder.vector(name("ffn_up.bias"), F, kOptional);
-  w.down_bias = binder.vector(name("ffn_down.bias"), E, kOptional);
-  if (arch.post_norms) {
-    w.post_attn_norm = binder.vector(name("post_attention_norm.weight"), E, kRequired);
-    w.post_ffn_norm = binder.vector(name("post_ffw_norm.weight"), E, kRequired);
+
+ private:
+  static constexpr Need kRequired = Need::kRequired;
+  static constexpr Need kOptional = Need::kOptional;
+
+  std::string name(std::string_view tail) const { return absl::StrCat("blk.", l_, ".", tail); }
+  WeightView matrix(std::string_view tail, int64_t rows, int64_t cols, Need need,
+                    int64_t n_experts = 1) {
+    return binder_.matrix(name(tail), rows, cols, need, n_experts);
   }
-  return w;
-}
+  WeightView vector(std::string_view tail, int64_t n, Need need, int64_t n_experts = 1) {
+    return binder_.vector(name(tail), n, need, n_experts);
+  }
+
+  // Three tensors, or one with the rows of q, k and v in turn.
+  void bind_qkv() {
+    const int64_t E = config_.n_embd, G = layer_.n_kv_heads;
+    const int64_t q = config_.n_head * config_.head_dim_k;
+    const int64_t k = G * config_.head_dim_k, v = G * config_.head_dim_v;
+    if (binder_.has(name("attn_qkv.weight"))) {
+      const WeightView all = matrix("attn_qkv.weight", q + k + v, E, kRequired);
+      const WeightView bias = vector("attn_qkv.bias", q + k + v, kOptional);
+      w_.q = Binder::part(all, "q", 0, q);
+      w_.k = Binder::part(all, "k", q, k);
+      w_.v = Binder::part(all, "v", q + k, v);
+      w_.q_bias = Binder::part(bias, "q", 0, q);
+      w_.k_bias = Binder::part(bias, "k", q, k);
+      w_.v_bias = Binder::part(bias, "v", q + k, v);
+    } else {
+      w_.q = matrix("attn_q.weight", q, E, kRequired);
+      w_.k = matrix("attn_k.weight", k, E, kRequired);
+      w_.v = matrix("attn_v.weight", v, E, kRequired);
+      w_.q_bias = vector("attn_q.bias", q, kOptional);
+      w_.k_bias = vector("attn_k.bias", k, kOptional);
+      w_.v_bias = vector("attn_v.bias", v, kOptional);
+    }
+    if (arch_.qk_norm == QkNorm::kNone) return;
+    const bool whole = arch_.qk_norm == QkNorm::kWhole;
+    w_.q_norm = vector("attn_q_norm.weight", whole ? q : config_.head_dim_k, kRequired);
+    w_.k_norm = vector("attn_k_norm.weight", whole ? k : config_.head_dim_k, kRequired);
+  }
+
+  // Gate and up, or one tensor with the rows of the gate first under the name of up.
+  void bind_ffn() {
+    const int64_t E = config_.n_embd, F = layer_.n_ff;
+    if (!binder_.has(name("ffn_gate.weight")) && binder_.rows(name("ffn_up.weight")) == 2 * F) {
+      const WeightView both = matrix("ffn_up.weight", 2 * F, E, kRequired);
+      const WeightView bias = vector("ffn_up.bias", 2 * F, kOptional);
+      w_.gate = Binder::part(both, "gate", 0, F);
+      w_.up = Binder::part(both, "up", F, F);
+      w_.gate_bias = Binder::part(bias, "gate", 0, F);
+      w_.up_bias = Binder::part(bias, "up", F, F);
+    } else {
+      w_.gate = matrix("ffn_gate.weight", F, E, kRequired);
+      w_.up = matrix("ffn_up.weight", F, E, kRequired);
+      w_.gate_bias = vector("ffn_gate.bias", F, kOptional);
+      w_.up_bias = vector("ffn_up.bias", F, kOptional);
+    }
+    w_.down = matrix("ffn_down.weight", E, F, kRequired);
+    w_.down_bias = vector("ffn_down.bias", E, kOptional);
+  }
+
+  void bind_experts() {
+    const int64_t E = config_.n_embd, F = config_.n_ff_expert, X = config_.n_experts;
+    w_.router = matrix("ffn_gate_inp.weight", X, E, kRequired);
+    w_.router_bias = vector("ffn_gate_inp.bias", X, kOptional);
+    w_.gate = matrix("ffn_gate_exps.weight", F, E, kRequired, X);
+    w_.up = matrix("ffn_up_exps.weight", F, E, kRequired, X);
+    w_.down = matrix("ffn_down_exps.weight", E, F, kRequired, X);
+    w_.gate_bias = vector("ffn_gate_exps.bias", F, kOptional, X);
+    w_.up_bias = vector("ffn_up_exps.bias", F, kOptional, X);
+    w_.down_bias = vector("ffn_down_exps.bias", E, kOptional, X);
+  }
+
+  Binder& binder_;
+  const ArchSpec& arch_;
+  const ModelConfig& config_;
+  const LayerConfig& layer_;
+  const size_t l_;
+  LayerWeights w_;
+};
 
 }  // namespace
 
@@ -182,14 +285,26 @@ absl::StatusOr<ModelWeights> bind_weights(const Gguf& file, const ArchSpec& arch
   weights.embed = binder.matrix("token_embd.weight", 0, config->n_embd, Need::kRequired);
   config->n_vocab = weights.embed.rows;
   weights.output_norm = binder.vector("output_norm.weight", config->n_embd, Need::kRequired);
-  weights.head = binder.matrix("output.weight", config->n_vocab, config->n_embd, Need::kOptional);
-  weights.head_is_tied = file.find_tensor("output.weight") == nullptr;
-  if (weights.head_is_tied) weights.head = weights.embed;
+  weights.head_is_tied = arch.head_tie == HeadTie::kAlways || !binder.has("output.weight");
+  weights.head = weights.head_is_tied ? weights.embed
+                                      : binder.matrix("output.weight", config->n_vocab,
+                                                      config->n_embd, Need::kRequired);
+  const int64_t n_pairs = config->n_rot / 2;
   if (arch.rope_freqs) {
-    weights.rope_freqs = binder.vector("rope_freqs.weight", config->n_rot / 2, Need::kOptional);
+    weights.rope_freqs = binder.vector("rope_freqs.weight", n_pairs, Need::kOptional);
+  }
+  if (arch.rope_factors &&
+      (binder.has("rope_factors_long.weight") || binder.has("rope_factors_short.weight"))) {
+    weights.rope_long = binder.vector("rope_factors_long.weight", n_pairs, Need::kRequired);
+    weights.rope_short = binder.vector("rope_factors_short.weight", n_pairs, Need::kRequired);
+  }
+  if (weights.rope_long.present()) {
+    config->ropes[0].divisors = RopeDivisors::kFactors;
+  } else if (weights.rope_freqs.present()) {
+    config->ropes[0].divisors = RopeDivisors::kFreqs;
   }
   for (size_t l = 0; l < static_cast<size_t>(config->n_layer); ++l) {
-    weights.layers.push_back(bind_layer(binder, arch, *config, l));
+    weights.layers.push_back(LayerBinder(binder, arch, *config, l).bind());
   }
   ENGINE_RETURN_IF_ERROR(binder.status());
   weights.n_unused_tensors = static_cast<int32_t>(file.tensors().size() - binder.n_used());

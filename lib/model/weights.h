@@ -16,29 +16,33 @@
 
 namespace engine {
 
-// A matrix [rows][cols] as stored, or a vector (rows = 1) converted to f32. data == nullptr: absent.
+// A matrix [rows][cols] as stored, n_experts of them one after the other, or a vector (rows = 1) or table
+// of biases converted to f32. data == nullptr: absent.
 struct WeightView {
   std::string name;
   Format format = Format::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t row_bytes = 0;
+  int64_t n_experts = 1;
   const uint8_t* data = nullptr;
   bool present() const { return data != nullptr; }
 };
 
 struct LayerWeights {
   WeightView attn_norm;  // [E]
-  WeightView q, k, v;    // [H*Dk][E], [G*Dk][E], [G*Dv][E]
+  WeightView q, k, v;    // [H*Dk][E], [G*Dk][E], [G*Dv][E]; may be rows of one tensor
   WeightView q_bias, k_bias, v_bias;
-  WeightView q_norm, k_norm;  // [Dk]
+  WeightView q_norm, k_norm;  // [Dk], or [H*Dk] and [G*Dk] where the whole vector is normed
+  WeightView sinks;           // [H], logits of the softmax's denominator
   WeightView attn_output;     // [E][H*Dv]
   WeightView attn_output_bias;
-  WeightView post_attn_norm;  // [E]
-  WeightView ffn_norm;        // [E]
-  WeightView gate, up, down;  // [F][E], [F][E], [E][F]
-  WeightView gate_bias, up_bias, down_bias;
-  WeightView post_ffn_norm;  // [E]
+  WeightView post_attn_norm;                 // [E]
+  WeightView ffn_norm;                       // [E]
+  WeightView router, router_bias;            // [X][E], [X]; a mixture of experts has them
+  WeightView gate, up, down;                 // [F][E], [F][E], [E][F]; with experts X of each
+  WeightView gate_bias, up_bias, down_bias;  // [F], [F], [E]; with experts X of each
+  WeightView post_ffn_norm;                  // [E]
 };
 
 struct ModelWeights {
@@ -47,6 +51,8 @@ struct ModelWeights {
   WeightView head;         // [V][E]; the embedding when head_is_tied
   bool head_is_tied = false;
   WeightView rope_freqs;  // [n_rot / 2], divisors
+  WeightView rope_long,
+      rope_short;  // [n_rot / 2], divisors for long and short contexts; both or none
   std::vector<LayerWeights> layers;
   int32_t n_unused_tensors = 0;  // in the file, but not of this architecture
 

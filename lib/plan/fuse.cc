@@ -151,11 +151,18 @@ class SectionFuser {
     take(StepKind::kMatmulGroup, kF3, std::move(steps));
   }
 
+  // Not one of the whole vector: that needs all heads at once.
+  bool is_head_norm(int32_t i) const {
+    return op_at(i) == Op::kRmsNorm &&
+           step(i).width / step(i).heads ==
+               program_.kv[static_cast<size_t>(step(i).layer)].head_dim_k;
+  }
+
   // The norm and rotation before step i, and i itself.
   std::vector<int32_t> rotated_chain(int32_t i) const {
     std::vector<int32_t> chain = {i};
     int32_t before = flow(i).producer0;
-    while (op_at(before) == Op::kRope || op_at(before) == Op::kRmsNorm) {
+    while (op_at(before) == Op::kRope || is_head_norm(before)) {
       chain.insert(chain.begin(), before);
       before = flow(before).producer0;
     }
@@ -183,7 +190,11 @@ class SectionFuser {
   // F5 at one of the two places.
   bool fuse_residual_add(Site site, Site sum, std::string_view what) {
     const Projection p = projection(site);
-    if (!allowed(kF5) || p.matmul < 0) return false;
+    if (!allowed(kF5)) return false;
+    if (p.matmul < 0) {
+      off(kF5, absl::StrCat(site_info(site).name, " is a sum over experts"));
+      return false;
+    }
     if (p.post_norm >= 0) {
       off(kF5, absl::StrCat("a post-norm stands between the ", what, " and the residual add"));
       return false;
@@ -229,7 +240,11 @@ class SectionFuser {
   bool fuse_gate_up() {
     const Projection gate = projection(Site::kFfnGate), up = projection(Site::kFfnUp);
     const int32_t act = at(Site::kFfnAct);
-    if (!allowed(kF6) || gate.matmul < 0 || up.matmul < 0 || act < 0) return false;
+    if (!allowed(kF6)) return false;
+    if (gate.matmul < 0 || up.matmul < 0 || act < 0) {
+      off(kF6, "gate and up are those of experts, which differ from token to token");
+      return false;
+    }
     for (const Site site : {Site::kFfnGate, Site::kFfnUp}) {
       if (!hooked(site)) continue;
       off(kF6, absl::StrCat("a hook on ", site_info(site).name,

@@ -6,21 +6,35 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/det_math.h"
+#include "lib/contract/derive.h"
+#include "lib/plan/rope_rule.h"
 
 namespace engine {
 namespace {
 
 constexpr int64_t kRowAlignBytes = 64;
 
-int64_t act_row_bytes(ActType type, int64_t width) {
-  int64_t bytes = 0;
-  switch (type) {
-    case ActType::kF32: bytes = width * int64_t{sizeof(float)}; break;
-    case ActType::kQ8x32: bytes = width / 32 * int64_t{sizeof(ActQ8x32)}; break;
-    case ActType::kQ8x256: bytes = width / 256 * int64_t{sizeof(ActQ8x256)}; break;
+int64_t slot_row_bytes(ActType type, int64_t width) {
+  return (act_bytes(type, width) + kRowAlignBytes - 1) / kRowAlignBytes * kRowAlignBytes;
+}
+
+Activation activation(FfnActivation act) {
+  switch (act) {
+    case FfnActivation::kSilu: return Activation::kSilu;
+    case FfnActivation::kGeluTanh: return Activation::kGeluTanh;
+    case FfnActivation::kSwigluClamped: return Activation::kSwigluClamped;
   }
-  return (bytes + kRowAlignBytes - 1) / kRowAlignBytes * kRowAlignBytes;
+  return Activation::kSilu;
+}
+
+MoeRule moe_rule(MoeWeights weights) {
+  switch (weights) {
+    case MoeWeights::kRenormalised: return MoeRule::kRenormalised;
+    case MoeWeights::kSoftmaxOfChosen: return MoeRule::kSoftmaxOfChosen;
+    case MoeWeights::kNone:
+    case MoeWeights::kSoftmax: break;
+  }
+  return MoeRule::kSoftmax;
 }
 
 class Lowering {
@@ -59,7 +73,7 @@ class Lowering {
     Slot& s = program_.slots[static_cast<size_t>(it->second)];
     if (width > s.width) {
       s.width = width;
-      s.row_bytes = act_row_bytes(type, width);
+      s.row_bytes = slot_row_bytes(type, width);
     }
     return it->second;
   }
@@ -69,7 +83,7 @@ class Lowering {
         weight_ids_.try_emplace(view.data, static_cast<int32_t>(program_.weights.size()));
     if (is_new) {
       program_.weights.push_back({view.name, view.format, Layout::kStored, view.rows, view.cols,
-                                  view.row_bytes, view.data});
+                                  view.row_bytes, view.data, view.n_experts});
     }
     return it->second;
   }
@@ -103,8 +117,9 @@ class Lowering {
     return step.out;
   }
 
-  // The slot with `in` in the activation type that the weight's dots use.
-  int32_t operand(int32_t in, const WeightView& w) {
+  // The slot with `in` in the activation type that the weight's dots use; n_parts rows of the weight's width
+  // side by side.
+  int32_t operand(int32_t in, const WeightView& w, int64_t n_parts = 1) {
     const ActType type = format_info(w.format)->act;
     if (type == ActType::kF32) return in;
     const auto key = std::make_pair(in, type);
@@ -118,8 +133,8 @@ class Lowering {
     step.in0 = in;
     step.out = slot(absl::StrCat(program_.slots[static_cast<size_t>(in)].name,
                                  type == ActType::kQ8x32 ? ".q8x32" : ".q8x256"),
-                    w.cols, type);
-    step.width = w.cols;
+                    n_parts * w.cols, type);
+    step.width = n_parts * w.cols;
     emit(step);
     quantised_[key] = step.out;
     return step.out;
@@ -143,12 +158,40 @@ class Lowering {
     return step.out;
   }
 
-  void add(int32_t a, int32_t b, int32_t out) {  // residual stream, width E
+  // One of the chosen experts' matrices, and its biases; own_rows: `in` has a part for each of them.
+  int32_t expert_linear(int32_t in, int32_t route, const WeightView& w, const WeightView& bias,
+                        const std::string& name, bool own_rows) {
+    const int64_t k = config_.n_experts_used;
+    Step step{.op = Op::kMoeMatmul};
+    step.in0 = operand(in, w, own_rows ? k : 1);
+    step.in1 = route;
+    step.out = slot(name, k * w.rows);
+    step.weight = weight(w);
+    step.n_used = k;
+    step.own_rows = own_rows;
+    emit(step);
+    program_.bytes_per_token += static_cast<uint64_t>(k) * static_cast<uint64_t>(w.rows) *
+                                static_cast<uint64_t>(w.row_bytes);
+    if (bias.present()) {
+      Step add{.op = Op::kMoeBias};
+      add.in0 = step.out;
+      add.in1 = route;
+      add.out = step.out;
+      add.weight = weight(bias);
+      add.n_used = k;
+      add.width = k * w.rows;
+      emit(add);
+    }
+    return step.out;
+  }
+
+  void add(int32_t a, int32_t b, int32_t out) {  // a branch to the residual stream, width E
     Step step{.op = Op::kAdd};
     step.in0 = a;
     step.in1 = b;
     step.out = out;
     step.width = config_.n_embd;
+    step.scale = config_.residual_scale;
     emit(step);
   }
 
@@ -179,26 +222,13 @@ class Lowering {
     emit(embed);
     fires(Site::kEmbed, config_.n_embd);
     for (size_t r = 0; r < config_.ropes.size(); ++r) {
-      program_.ropes.push_back(rope_rule(config_.ropes[r]));
+      program_.ropes.push_back(rope_rule(config_.ropes[r], config_.n_rot, model_.weights));
       Step step{.op = Op::kRopeAngles};
       step.rope = static_cast<int32_t>(r);
       step.out = slot(absl::StrCat("rope_angles_", r), config_.n_rot);
       emit(step);
       rope_slots_.push_back(step.out);
     }
-  }
-
-  RopeRule rope_rule(const RopeConfig& rope) const {
-    RopeRule rule;
-    rule.mscale = rope.mscale;
-    const auto* divisors = reinterpret_cast<const float*>(model_.weights.rope_freqs.data);
-    for (int64_t i = 0; i < config_.n_rot / 2; ++i) {
-      double theta =
-          rope_theta(rope.base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.n_rot));
-      if (rope.use_divisors && divisors != nullptr) theta /= static_cast<double>(divisors[i]);
-      rule.theta.push_back(theta / rope.factor);
-    }
-    return rule;
   }
 
   void lower_attention(int32_t resid, size_t l) {
@@ -217,11 +247,11 @@ class Lowering {
     const int32_t v = linear(n1, w.v, w.v_bias, "v");
     fires(Site::kV, G * Dv, G);
     if (w.q_norm.present()) {
-      q = norm(q, w.q_norm, "q_norm", H * Dk, H);
+      q = norm(q, w.q_norm, "q_norm", H * Dk, H * Dk / w.q_norm.cols);
       fires(Site::kQNorm, H * Dk, H);
     }
     if (w.k_norm.present()) {
-      k = norm(k, w.k_norm, "k_norm", G * Dk, G);
+      k = norm(k, w.k_norm, "k_norm", G * Dk, G * Dk / w.k_norm.cols);
       fires(Site::kKNorm, G * Dk, G);
     }
     q = rope(q, Site::kQRope, H, layer.rope);
@@ -240,6 +270,7 @@ class Lowering {
     attention.scale = config_.score_scale;
     attention.cap = config_.attn_softcap;
     attention.window = layer.window;
+    if (w.sinks.present()) attention.weight = weight(w.sinks);
     attention.fires_before = {Site::kAttnScores, Site::kAttnPattern};
     (*sites_)[static_cast<size_t>(Site::kAttnScores)] = {q, 0, H};
     (*sites_)[static_cast<size_t>(Site::kAttnPattern)] = {q, 0, H};
@@ -253,24 +284,59 @@ class Lowering {
     fires(Site::kResidMid, E);
   }
 
+  int32_t gated_act(int32_t gate, int32_t up, int64_t width) {
+    Step act{.op = Op::kGatedAct};
+    act.in0 = gate;
+    act.in1 = up;
+    act.out = slot("ffn_act", width);
+    act.width = width;
+    act.act = activation(config_.activation);
+    emit(act);
+    fires(Site::kFfnAct, width);
+    return act.out;
+  }
+
+  int32_t lower_dense(int32_t in, const LayerWeights& w) {
+    const int64_t F = w.gate.rows;
+    const int32_t gate = linear(in, w.gate, w.gate_bias, "ffn_gate");
+    fires(Site::kFfnGate, F);
+    const int32_t up = linear(in, w.up, w.up_bias, "ffn_up");
+    fires(Site::kFfnUp, F);
+    return linear(gated_act(gate, up, F), w.down, w.down_bias, "ffn_out");
+  }
+
+  // The sites of gate, up and act are those of the chosen experts side by side, in the order of the choice.
+  int32_t lower_experts(int32_t in, const LayerWeights& w) {
+    const int64_t k = config_.n_experts_used, kF = k * w.gate.rows;
+    Step route{.op = Op::kMoeRoute};
+    route.in0 = linear(in, w.router, w.router_bias, "router");
+    route.out = slot("route", 2 * k);
+    route.width = config_.n_experts;
+    route.n_used = k;
+    route.moe = moe_rule(config_.moe);
+    emit(route);
+    const int32_t gate = expert_linear(in, route.out, w.gate, w.gate_bias, "ffn_gate", false);
+    fires(Site::kFfnGate, kF);
+    const int32_t up = expert_linear(in, route.out, w.up, w.up_bias, "ffn_up", false);
+    fires(Site::kFfnUp, kF);
+    Step sum{.op = Op::kMoeCombine};
+    sum.in0 =
+        expert_linear(gated_act(gate, up, kF), route.out, w.down, w.down_bias, "expert_out", true);
+    sum.in1 = route.out;
+    sum.out = slot("ffn_out", config_.n_embd);
+    sum.width = config_.n_embd;
+    sum.n_used = k;
+    emit(sum);
+    return sum.out;
+  }
+
   void lower_ffn(int32_t resid, size_t l) {
     const LayerWeights& w = model_.weights.layers[l];
-    const int64_t E = config_.n_embd, F = config_.layers[l].n_ff;
+    const int64_t E = config_.n_embd;
     const int32_t mid = slot("resid_mid", E);
     const int32_t n2 = norm(mid, w.ffn_norm, "ffn_norm", E);
     fires(Site::kFfnNorm, E);
-    Step act{.op = Op::kGatedAct};
-    act.in0 = linear(n2, w.gate, w.gate_bias, "ffn_gate");
-    fires(Site::kFfnGate, F);
-    act.in1 = linear(n2, w.up, w.up_bias, "ffn_up");
-    fires(Site::kFfnUp, F);
-    act.out = slot("ffn_act", F);
-    act.width = F;
-    act.act =
-        config_.activation == FfnActivation::kSilu ? Activation::kSilu : Activation::kGeluTanh;
-    emit(act);
-    fires(Site::kFfnAct, F);
-    const int32_t m = linear(act.out, w.down, w.down_bias, "ffn_out");
+    const int32_t m = config_.n_experts > 0 ? lower_experts(n2, w) : lower_dense(n2, w);
     if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", E);
     fires(Site::kFfnOut, E);
     add(mid, m, resid);
@@ -287,11 +353,12 @@ class Lowering {
     const int32_t logits = linear(n, model_.weights.head, {}, "logits");
     fires(Site::kLogitsRaw, V);
     program_.logits_slot = logits;
-    if (config_.final_softcap > 0) {
+    if (config_.final_softcap > 0 || config_.logit_scale != 1.0f) {
       Step cap{.op = Op::kSoftcap};
       cap.in0 = logits;
       cap.out = logits;
       cap.cap = config_.final_softcap;
+      cap.scale = config_.logit_scale;
       cap.width = V;
       emit(cap);
     }

@@ -79,9 +79,6 @@ PlanModelFacts plan_model_facts(const Model& model, std::span<const uint8_t> byt
                                 bool full_hash) {
   PlanModelFacts facts;
   facts.config = model.config;
-  for (RopeConfig& rope : facts.config.ropes) {
-    rope.use_divisors = rope.use_divisors && model.weights.rope_freqs.present();
-  }
   facts.file_bytes = bytes.size();
   facts.tensor_table_hash = tensor_table_hash(model.file);
   facts.tokenizer_hash = tokenizer_hash(model.file);

@@ -16,6 +16,8 @@ Json tensors_tree(const Program& program, const Plan& plan) {
   Json tensors = Json::array();
   for (const TensorChoice& choice : plan.tensors) {
     const Weight& w = program.weights[static_cast<size_t>(choice.weight)];
+    Json shape = {w.rows, w.cols};
+    if (w.n_experts > 1) shape.insert(shape.begin(), w.n_experts);
     const auto row_name = [](int32_t row) {
       return row < 0 ? Json(nullptr) : Json(kernel_rows()[static_cast<size_t>(row)].name);
     };
@@ -23,10 +25,10 @@ Json tensors_tree(const Program& program, const Plan& plan) {
         kernel_rows()[static_cast<size_t>(choice.kernel)].key.layout == Layout::kRows16;
     tensors.push_back({{"id", choice.weight},
                        {"name", w.name},
-                       {"shape", {w.rows, w.cols}},
+                       {"shape", shape},
                        {"dtype", format_info(w.format)->name},
                        {"layout", is_packed ? "repacked" : "stored"},
-                       {"bytes", w.rows * w.row_bytes},
+                       {"bytes", w.rows * w.row_bytes * w.n_experts},
                        {"op", op_name(choice.op)},
                        {"kernel", row_name(choice.kernel)},
                        {"runner_up", row_name(choice.runner_up)},

@@ -170,6 +170,33 @@ Json fusion_names(uint32_t fusions) {
   return names;
 }
 
+std::string_view scaling_name(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kNone: return "none";
+    case RopeScaling::kLinear: return "linear";
+    case RopeScaling::kYarn: return "yarn";
+  }
+  return "unknown";
+}
+
+std::string_view divisors_name(RopeDivisors divisors) {
+  switch (divisors) {
+    case RopeDivisors::kNone: return "none";
+    case RopeDivisors::kFreqs: return "rope_freqs";
+    case RopeDivisors::kFactors: return "rope_factors";
+  }
+  return "unknown";
+}
+
+std::string_view activation_name(FfnActivation activation) {
+  switch (activation) {
+    case FfnActivation::kSilu: return "silu";
+    case FfnActivation::kGeluTanh: return "gelu_tanh";
+    case FfnActivation::kSwigluClamped: return "swiglu_clamped";
+  }
+  return "unknown";
+}
+
 Json model_tree(const PlanModelFacts& facts) {
   const ModelConfig& c = facts.config;
   const auto text_or_null = [](const std::string& text) {
@@ -179,8 +206,10 @@ Json model_tree(const PlanModelFacts& facts) {
   for (const RopeConfig& rope : c.ropes) {
     ropes.push_back({{"base", number_text(rope.base)},
                      {"factor", number_text(rope.factor)},
+                     {"scaling", scaling_name(rope.scaling)},
+                     {"n_ctx_original", rope.n_ctx_original},
                      {"mscale", number_text(rope.mscale)},
-                     {"divisors", rope.use_divisors}});
+                     {"divisors", divisors_name(rope.divisors)}});
   }
   for (const LayerConfig& layer : c.layers) {
     layers.push_back({{"n_kv_heads", layer.n_kv_heads},
@@ -201,9 +230,14 @@ Json model_tree(const PlanModelFacts& facts) {
           {"norm_eps", number_text(c.norm_eps)},
           {"embed_scale", number_text(c.embed_scale)},
           {"score_scale", number_text(c.score_scale)},
+          {"residual_scale", number_text(c.residual_scale)},
+          {"logit_scale", number_text(c.logit_scale)},
+          {"n_experts", c.n_experts},
+          {"n_experts_used", c.n_experts_used},
+          {"n_ff_expert", c.n_ff_expert},
           {"attn_softcap", number_text(c.attn_softcap)},
           {"final_softcap", number_text(c.final_softcap)},
-          {"activation", c.activation == FfnActivation::kSilu ? "silu" : "gelu_tanh"},
+          {"activation", activation_name(c.activation)},
           {"rope_pairing", c.pairing == Pairing::kAdjacent ? "adjacent" : "halves"},
           {"qk_norm", c.qk_norm},
           {"post_norms", c.post_norms},

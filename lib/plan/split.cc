@@ -17,6 +17,7 @@ Split batched_split(const Step& first, StepKind kind) {
     case StepKind::kSingle: break;
   }
   switch (first.op) {
+    case Op::kMoeMatmul:
     case Op::kMatmul: return Split::kRows;
     case Op::kAttention: return Split::kItems;
     case Op::kEmbed:
@@ -28,7 +29,8 @@ Split batched_split(const Step& first, StepKind kind) {
 
 // The reference spreads these only, and only where a call has several tokens.
 bool reference_spreads(Op op) {
-  return op == Op::kMatmul || op == Op::kAttention || op == Op::kQuantize || op == Op::kGatedAct;
+  return op == Op::kMatmul || op == Op::kMoeMatmul || op == Op::kAttention || op == Op::kQuantize ||
+         op == Op::kGatedAct;
 }
 
 }  // namespace

@@ -21,7 +21,12 @@ enum class Format : uint32_t {
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
   kBF16 = 30,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
+  kMXFP4 = 39,
 };
 
 // How a row of activations is presented to a dot product (quant/activation.h).
@@ -41,7 +46,7 @@ struct FormatInfo {
 };
 
 // The row of a ggml type id; nullptr for an unknown, removed or foreign one. Formats that are only
-// sized (IQ*, TQ*, MXFP4, integers) have rows too, with executable = false.
+// sized (IQ1* to IQ3*, NVFP4, integers) have rows too, with executable = false.
 const FormatInfo* format_info(uint32_t ggml_type);
 inline const FormatInfo* format_info(Format format) {
   return format_info(static_cast<uint32_t>(format));

@@ -111,6 +111,39 @@ void decode(const BlockQ6_K& block, float* out) {
   }
 }
 
+void decode(const BlockIQ4_NL& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int e = 0; e < 32; ++e) out[e] = d * static_cast<float>(kIq4Values[nibble32(block.qs, e)]);
+}
+
+void decode(const BlockIQ4_XS& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  int8_t scales[8];
+  unpack_iq4_xs_scales(block, scales);
+  for (int e = 0; e < 256; ++e) {
+    const int q = nibble32(block.qs + 16 * (e / 32), e % 32);
+    out[e] = d * static_cast<float>(scales[e / 32]) * static_cast<float>(kIq4Values[q]);
+  }
+}
+
+void decode(const BlockTQ1_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int e = 0; e < 256; ++e) out[e] = d * static_cast<float>(tq1_trit(block, e) - 1);
+}
+
+void decode(const BlockTQ2_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int e = 0; e < 256; ++e) {
+    const int q = (block.qs[32 * (e / 128) + e % 32] >> (2 * (e % 128 / 32))) & 3;
+    out[e] = d * static_cast<float>(q - 1);
+  }
+}
+
+void decode(const BlockMXFP4& block, float* out) {
+  const float d = mxfp4_scale(block.d);
+  for (int e = 0; e < 32; ++e) out[e] = d * static_cast<float>(kMxfp4Values[nibble32(block.qs, e)]);
+}
+
 template <class Block, int kElements>
 void decode_row(const void* row, int64_t n, float* out) {
   const Block* blocks = static_cast<const Block*>(row);
@@ -160,6 +193,11 @@ void dequantize_row(Format format, const void* row, int64_t n, float* out) {
     case Format::kQ4_K: return decode_row<BlockQ4_K, 256>(row, n, out);
     case Format::kQ5_K: return decode_row<BlockQ5_K, 256>(row, n, out);
     case Format::kQ6_K: return decode_row<BlockQ6_K, 256>(row, n, out);
+    case Format::kIQ4_NL: return decode_row<BlockIQ4_NL, 32>(row, n, out);
+    case Format::kIQ4_XS: return decode_row<BlockIQ4_XS, 256>(row, n, out);
+    case Format::kTQ1_0: return decode_row<BlockTQ1_0, 256>(row, n, out);
+    case Format::kTQ2_0: return decode_row<BlockTQ2_0, 256>(row, n, out);
+    case Format::kMXFP4: return decode_row<BlockMXFP4, 32>(row, n, out);
   }
 }
 

@@ -27,8 +27,8 @@ void dot_page(const float* q, int64_t head_dim, const Stored* k, int64_t n, floa
   }
 }
 
-void softmax(int64_t n, float* s) {
-  float max = kMinusInf;
+void softmax(int64_t n, const float* sink, float* s) {
+  float max = sink != nullptr ? *sink : kMinusInf;
   for (int64_t j = 0; j < n; ++j) max = s[j] > max ? s[j] : max;
   float lanes[kLanes] = {};
   for (int64_t j = 0; j < n; ++j) {
@@ -38,6 +38,7 @@ void softmax(int64_t n, float* s) {
   for (int64_t w = kLanes / 2; w > 0; w /= 2) {
     for (int64_t i = 0; i < w; ++i) lanes[i] += lanes[i + w];
   }
+  if (sink != nullptr) lanes[0] += static_cast<float>(det_exp(static_cast<double>(*sink - max)));
   for (int64_t j = 0; j < n; ++j) s[j] /= lanes[0];
 }
 
@@ -45,13 +46,14 @@ void softmax(int64_t n, float* s) {
 
 KvAttentionProbe::KvAttentionProbe(const Step& step, const KvLayer& kv, KvType type,
                                    const KvGeometry& geometry, int64_t first_position,
-                                   const QueryRows& queries)
+                                   const QueryRows& queries, const float* sinks)
     : step_(step),
       kv_(kv),
       type_(type),
       geometry_(geometry),
       first_position_(first_position),
-      queries_(queries) {}
+      queries_(queries),
+      sinks_(sinks) {}
 
 void KvAttentionProbe::scores(int64_t row, int64_t head, float* out) const {
   const int64_t n = first_position_ + row + 1;
@@ -88,7 +90,7 @@ void attention_row(Site site, const AttentionProbe& probe, int64_t row, int64_t 
     float* scores = out + head * n_ctx;
     probe.scores(row, head, scores);
     if (is_pattern) {
-      softmax(n, scores);
+      softmax(n, probe.sinks() != nullptr ? probe.sinks() + head : nullptr, scores);
     } else {
       std::fill(scores + n, scores + n_ctx, kMinusInf);
     }

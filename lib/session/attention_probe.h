@@ -37,10 +37,11 @@ class StoredQueries final : public QueryRows {
 // since tanh is taken from base/det_math.h. Keys of the call are stored already.
 class KvAttentionProbe final : public AttentionProbe {
  public:
-  // `step` is a kAttention step; it, the pages and `queries` must outlive the probe.
+  // `step` is a kAttention step; it, the pages, `queries` and `sinks` ([H] or nullptr) must outlive the probe.
   KvAttentionProbe(const Step& step, const KvLayer& kv, KvType type, const KvGeometry& geometry,
-                   int64_t first_position, const QueryRows& queries);
+                   int64_t first_position, const QueryRows& queries, const float* sinks = nullptr);
   void scores(int64_t row, int64_t head, float* out) const override;
+  const float* sinks() const override { return sinks_; }
 
  private:
   const Step& step_;
@@ -49,12 +50,13 @@ class KvAttentionProbe final : public AttentionProbe {
   const KvGeometry geometry_;
   const int64_t first_position_;
   const QueryRows& queries_;
+  const float* const sinks_;
 };
 
 // One row of kAttnScores or kAttnPattern for the token `row` of the call at `position`.
 // out: [n_heads][n_ctx]; heads that are not listed are 0. Beyond the position and outside the window scores
 // are -infinity and the pattern is 0. pattern[j] = e[j] / sum, e[j] = exp(s[j] - max s), the sum in 16
-// virtual lanes (j mod 16) and the fixed tree.
+// virtual lanes (j mod 16) and the fixed tree; a sink is one more score in both, added to the sum last.
 void attention_row(Site site, const AttentionProbe& probe, int64_t row, int64_t position,
                    std::span<const int32_t> heads, int64_t n_heads, int64_t n_ctx, float* out);
 

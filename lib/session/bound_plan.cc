@@ -15,32 +15,35 @@ absl::Status misfit(std::string_view what) {
   return error(Code::kPlan, absl::StrCat("the plan does not fit: ", what));
 }
 
-// Cuts the concatenated rows of a launch's matmuls into tasks of equal bytes, at multiples of `grain`.
-std::vector<std::vector<RowRange>> cut_rows(const std::vector<BoundPart>& parts,
-                                            const std::vector<int32_t>& members, uint32_t n_tasks,
-                                            int64_t grain) {
+// A piece is small enough that threads end together and large enough that its start costs nothing. In the cache
+// of a core it leaves room for the activations.
+constexpr int64_t kPieceBytes = int64_t{96} << 10;
+
+// Cuts the concatenated rows of a launch's matmuls into pieces of about kPieceBytes, at multiples of `grain`,
+// and the pieces into shares of about equal bytes.
+void cut_rows(const std::vector<BoundPart>& parts, const std::vector<int32_t>& members,
+              uint32_t n_shares, int64_t grain, BoundStep* step) {
+  std::vector<int64_t> ends;  // bytes up to the end of each piece
   int64_t total = 0;
   for (const int32_t m : members) {
-    const Weight& w = *parts[static_cast<size_t>(m)].weight;
-    total += w.rows * w.row_bytes;
-  }
-  std::vector<std::vector<RowRange>> tasks(n_tasks);
-  int64_t before = 0;  // bytes of the members before this one
-  for (const int32_t m : members) {
-    const Weight& w = *parts[static_cast<size_t>(m)].weight;
-    const auto row_at =
-        [&](int64_t cut) {  // the row where byte `cut` of all falls, to the nearest grain
-          const int64_t bytes = std::clamp<int64_t>(cut - before, 0, w.rows * w.row_bytes);
-          if (bytes == w.rows * w.row_bytes) return w.rows;
-          return std::min(w.rows, (bytes / w.row_bytes + grain / 2) / grain * grain);
-        };
-    for (uint32_t t = 0; t < n_tasks; ++t) {
-      const int64_t begin = row_at(total * t / n_tasks), end = row_at(total * (t + 1) / n_tasks);
-      if (begin < end) tasks[t].push_back({m, begin, end});
+    const BoundPart& part = parts[static_cast<size_t>(m)];
+    const int64_t rows = part.weight->rows, row_bytes = part.weight_row_bytes;
+    const int64_t piece =
+        n_shares == 1 ? rows : std::max<int64_t>(1, kPieceBytes / (row_bytes * grain)) * grain;
+    for (int64_t begin = 0; begin < rows; begin += piece) {
+      const int64_t end = std::min(rows, begin + piece);
+      step->pieces.push_back({m, begin, end});
+      total += (end - begin) * row_bytes;
+      ends.push_back(total);
     }
-    before += w.rows * w.row_bytes;
   }
-  return tasks;
+  step->shares.push_back(0);
+  for (uint32_t i = 1; i < n_shares; ++i) {
+    const int64_t cut = total * i / n_shares;
+    const auto at = std::lower_bound(ends.begin(), ends.end(), cut);
+    step->shares.push_back(static_cast<uint32_t>(at - ends.begin()));
+  }
+  step->shares.push_back(static_cast<uint32_t>(ends.size()));
 }
 
 class Binder {
@@ -151,7 +154,8 @@ class Binder {
       part.step = &section[static_cast<size_t>(step.steps[i])];
       part.kernel = step.kernels[i];
       const KernelRow& row = rows[static_cast<size_t>(part.kernel)];
-      if (row.key.op != part.step->op) return misfit("a kernel of another operation");
+      if (row.key.op != kernel_key(program_, *part.step, kv_->type()).op)
+        return misfit("a kernel of another operation");
       part.entry = row.entry(plan_.key.target);
       if (part.entry == nullptr) return misfit(absl::StrCat(row.name, " is not available here"));
       if (part.step->weight >= 0) {
@@ -169,6 +173,7 @@ class Binder {
       }
       if (part.step->rope >= 0) {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
+        part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
       if (row.key.op == Op::kKvStore || row.key.op == Op::kAttention) {
         part.kv = kv_->layer(bound->layer);
@@ -212,7 +217,8 @@ class Binder {
   void cut(const PlanStep& step, BoundStep* bound) const {
     std::vector<int32_t> members;
     for (size_t i = 0; i < bound->parts.size(); ++i) {
-      if (bound->parts[i].step->op == Op::kMatmul) members.push_back(static_cast<int32_t>(i));
+      const Op op = bound->parts[i].step->op;
+      if (op == Op::kMatmul || op == Op::kMoeMatmul) members.push_back(static_cast<int32_t>(i));
     }
     if (members.empty()) return;
     int64_t grain = kRowGrain;
@@ -224,8 +230,8 @@ class Binder {
         grain = act.type == ActType::kQ8x256 ? 256 : 32;
       }
     }
-    bound->n_tasks = step.split == Split::kRows ? runner_.n_threads() : 1;
-    bound->tasks = cut_rows(bound->parts, members, bound->n_tasks, grain);
+    cut_rows(bound->parts, members, step.split == Split::kRows ? runner_.n_threads() : 1, grain,
+             bound);
   }
 
   const Plan& plan_;
@@ -252,6 +258,7 @@ absl::StatusOr<std::unique_ptr<BoundPlan>> BoundPlan::bind(std::shared_ptr<const
   const int64_t bytes = std::max(p.decode.arena.bytes, p.prefill.arena.bytes);
   ENGINE_ASSIGN_OR_RETURN(bound->arena_,
                           AlignedBuffer::create(memory, static_cast<uint64_t>(bytes)));
+  bound->cursors_ = std::make_unique<PieceCursor[]>(runner.n_threads());
   ENGINE_RETURN_IF_ERROR(binder.bind_form(p.decode, bound->arena_.data(), &bound->decode_));
   ENGINE_RETURN_IF_ERROR(binder.bind_form(p.prefill, bound->arena_.data(), &bound->prefill_));
   return bound;

@@ -31,6 +31,7 @@ void norm_rows_part(const BoundPart& p, int64_t t, uint8_t* scratch, ExecContext
       args.width = p.step->width;
       args.n_rows = 1;
       args.out = p.out.row_floats(scratch, t);
+      args.scale = p.step->scale;
       p.entry(&args);
       return;
     }
@@ -100,16 +101,23 @@ void matmul_group(const BoundStep& step, ExecContext& c) {
 
 // F5: matmul [+ bias], then residual + it.
 void matmul_add(const BoundStep& step, ExecContext& c) {
+  const int64_t tile_stride = tile_rows(c.n_tokens);
   spread_rows(step, c, [&](const RowRange& rows, uint8_t* scratch) {
     auto* tile = reinterpret_cast<float*>(scratch);
     const BoundPart& residual = step.parts.back();
-    for (int64_t r = rows.begin; r < rows.end; r += kTileRows) {
-      const int64_t end = std::min(rows.end, r + kTileRows);
-      matmul_rows(step.parts[0], r, end, c, tile, kTileRows);
-      if (has_bias(step, 0)) add_bias(step.parts[1], r, end, c, tile, kTileRows);
-      const AddArgs args{
-          residual.in0.floats() + r, residual.in0.stride(), tile, kTileRows, end - r, c.n_tokens,
-          residual.out.floats() + r, residual.out.stride()};
+    for (int64_t r = rows.begin; r < rows.end; r += tile_stride) {
+      const int64_t end = std::min(rows.end, r + tile_stride);
+      matmul_rows(step.parts[0], r, end, c, tile, tile_stride);
+      if (has_bias(step, 0)) add_bias(step.parts[1], r, end, c, tile, tile_stride);
+      const AddArgs args{residual.in0.floats() + r,
+                         residual.in0.stride(),
+                         tile,
+                         tile_stride,
+                         end - r,
+                         c.n_tokens,
+                         residual.out.floats() + r,
+                         residual.out.stride(),
+                         residual.step->scale};
       residual.entry(&args);
     }
   });
@@ -124,27 +132,28 @@ void gate_up(const BoundStep& step, ExecContext& c) {
   const bool wide = quantise != nullptr && quantise->act == ActType::kQ8x256;
   const int64_t block = wide ? 256 : 32;
   const auto block_bytes = static_cast<int64_t>(wide ? sizeof(ActQ8x256) : sizeof(ActQ8x32));
+  const int64_t tile_stride = tile_rows(c.n_tokens);
   spread_rows(step, c, [&](const RowRange& rows, uint8_t* scratch) {
     auto* gate = reinterpret_cast<float*>(scratch);
-    float* up = gate + c.n_tokens * kTileRows;
-    for (int64_t r = rows.begin; r < rows.end; r += kTileRows) {
-      const int64_t end = std::min(rows.end, r + kTileRows);
-      matmul_rows(step.parts[0], r, end, c, gate, kTileRows);
-      if (up_at == 2) add_bias(step.parts[1], r, end, c, gate, kTileRows);
-      matmul_rows(step.parts[up_at], r, end, c, up, kTileRows);
-      if (act_at == up_at + 2) add_bias(step.parts[up_at + 1], r, end, c, up, kTileRows);
-      const GatedActArgs act_args{gate, up, kTileRows, end - r, c.n_tokens, act.step->act, gate};
+    float* up = gate + c.n_tokens * tile_stride;
+    for (int64_t r = rows.begin; r < rows.end; r += tile_stride) {
+      const int64_t end = std::min(rows.end, r + tile_stride);
+      matmul_rows(step.parts[0], r, end, c, gate, tile_stride);
+      if (up_at == 2) add_bias(step.parts[1], r, end, c, gate, tile_stride);
+      matmul_rows(step.parts[up_at], r, end, c, up, tile_stride);
+      if (act_at == up_at + 2) add_bias(step.parts[up_at + 1], r, end, c, up, tile_stride);
+      const GatedActArgs act_args{gate, up, tile_stride, end - r, c.n_tokens, act.step->act, gate};
       act.entry(&act_args);
       if (quantise == nullptr) {
         for (int64_t t = 0; t < c.n_tokens; ++t) {
-          std::memcpy(act.out.floats(t) + r, gate + t * kTileRows,
+          std::memcpy(act.out.floats(t) + r, gate + t * tile_stride,
                       static_cast<size_t>(end - r) * sizeof(float));
         }
         continue;
       }
       bool finite = true;
       const QuantizeArgs args{gate,
-                              kTileRows,
+                              tile_stride,
                               end - r,
                               c.n_tokens,
                               quantise->out.base + r / block * block_bytes,
@@ -212,6 +221,7 @@ void attention_q(const BoundStep& step, ExecContext& c) {
       args.out = p.out.floats();
       args.out_stride = p.out.stride();
       args.scratch = rest;
+      if (p.weight != nullptr) args.sinks = p.weight_floats();
       p.entry(&args);
       item += n_heads;
     }

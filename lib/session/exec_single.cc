@@ -68,15 +68,16 @@ void add(const BoundStep& step, ExecContext& c) {
     args.n_rows = end - begin;
     args.out = p.out.floats(begin);
     args.out_stride = p.out.stride();
+    args.scale = p.step->scale;
     p.entry(&args);
   });
 }
 
 void rope_angles(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  const RopeAnglesArgs args{p.rope->theta.data(), static_cast<int64_t>(p.rope->theta.size()),
-                            p.rope->mscale,       c.first_position,
-                            c.n_tokens,           p.out.floats(),
+  const RopeAnglesArgs args{p.theta,        static_cast<int64_t>(p.rope->theta.size()),
+                            p.rope->mscale, c.first_position,
+                            c.n_tokens,     p.out.floats(),
                             p.out.stride()};
   p.entry(&args);
 }
@@ -142,6 +143,7 @@ void attention(const BoundStep& step, ExecContext& c) {
     args.out = p.out.floats();
     args.out_stride = p.out.stride();
     args.scratch = reinterpret_cast<float*>(scratch);
+    if (p.weight != nullptr) args.sinks = p.weight_floats();
     p.entry(&args);
   });
 }
@@ -159,8 +161,8 @@ void gated_act(const BoundStep& step, ExecContext& c) {
 void softcap(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
-    const SoftcapArgs args{p.out.floats(begin), p.out.stride(), p.step->width, end - begin,
-                           p.step->cap};
+    const SoftcapArgs args{p.out.floats(begin), p.out.stride(), p.step->width,
+                           end - begin,         p.step->cap,    p.step->scale};
     p.entry(&args);
   });
 }
@@ -192,6 +194,10 @@ StepExecutor single_executor(Op op) {
     case Op::kGatedAct: return gated_act;
     case Op::kSoftcap: return softcap;
     case Op::kCheckFinite: return check_finite;
+    case Op::kMoeRoute:
+    case Op::kMoeMatmul:
+    case Op::kMoeBias:
+    case Op::kMoeCombine: return moe_executor(op);
   }
   return nullptr;
 }

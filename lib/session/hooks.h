@@ -105,6 +105,8 @@ class AttentionProbe {
   // Scores of query `row` of the call and one query head against keys 0 .. position: scaled, soft-capped,
   // -infinity outside the window. out: [position + 1].
   virtual void scores(int64_t row, int64_t head, float* out) const = 0;
+  // The logit of each query head that only adds to the softmax's denominator; nullptr = none.
+  virtual const float* sinks() const { return nullptr; }
 };
 
 // Serial, as its session. Nothing is allocated but in add(), remove() and the scope functions.

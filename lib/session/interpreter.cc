@@ -35,6 +35,7 @@ void Interpreter::prepare(ExecContext* context, const HookRows& rows) const {
   context->runner = runner_;
   context->scratch = form_->scratch;
   context->scratch_bytes = form_->scratch_bytes;
+  context->cursors = bound_->cursors();
 }
 
 absl::Status Interpreter::run_layers(std::span<const int32_t> ids, int64_t first_position,
@@ -116,7 +117,8 @@ absl::Status Interpreter::fire_before(const BoundStep& step, ExecContext& contex
     // Beside the kernel: its queries are made again, one head at a time, in this thread's scratch.
     const QuerySource queries(step, context.thread_scratch(0));
     const KvAttentionProbe probe(*part.step, part.kv, kv_->type(), *part.geometry,
-                                 context.first_position, queries);
+                                 context.first_position, queries,
+                                 part.weight != nullptr ? part.weight_floats() : nullptr);
     ENGINE_RETURN_IF_ERROR(hooks_->fire_attention(fire.site, step.layer, rows, probe));
   }
   return absl::OkStatus();

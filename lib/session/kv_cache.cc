@@ -9,7 +9,11 @@ namespace engine {
 
 KvCache::KvCache(const std::vector<KvGeometry>& layers, KvType type, int64_t n_ctx,
                  HostMemory memory)
-    : layers_(layers), type_(type), layout_(kv_layout(layers, type)), memory_(memory) {
+    : layers_(layers),
+      type_(type),
+      n_ctx_(n_ctx),
+      layout_(kv_layout(layers, type)),
+      memory_(memory) {
   table_.resize(static_cast<size_t>((n_ctx + kKvPagePositions - 1) / kKvPagePositions), nullptr);
   pages_.reserve(table_.size());
 }

@@ -24,6 +24,7 @@ class KvCache {
   KvLayer layer(int32_t index);
   const KvGeometry& geometry(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
   KvType type() const { return type_; }
+  int64_t n_ctx() const { return n_ctx_; }
   const KvLayout& layout() const { return layout_; }
   uint64_t allocated_bytes() const {
     return pages_.size() * static_cast<uint64_t>(layout_.page_bytes);
@@ -32,6 +33,7 @@ class KvCache {
  private:
   std::vector<KvGeometry> layers_;
   KvType type_;
+  int64_t n_ctx_;
   KvLayout layout_;
   HostMemory memory_;
   std::vector<AlignedBuffer> pages_;

@@ -110,7 +110,7 @@ absl::Status Reference::fire(Site site, int32_t slot_id, const Step& step, const
   const KvGeometry& kv = kv_->geometry(step.layer);
   const StoredQueries queries(values, stride(slot_id), kv.head_dim_k);
   const KvAttentionProbe probe(step, kv_->layer(step.layer), kv_->type(), kv, call.first_position,
-                               queries);
+                               queries, step.weight >= 0 ? weight_floats(step.weight) : nullptr);
   return hooks_->fire_attention(site, step.layer, rows, probe);
 }
 
@@ -132,6 +132,10 @@ absl::Status Reference::run_step(const Step& step, const Call& call) {
     case Op::kGatedAct: return gated_act(entry, step, call);
     case Op::kSoftcap: return softcap(entry, step, call);
     case Op::kCheckFinite: return check_finite(entry, step, call);
+    case Op::kMoeRoute: return moe_route(entry, step, call);
+    case Op::kMoeMatmul: return moe_matmul(entry, step, call);
+    case Op::kMoeBias: return moe_bias(entry, step, call);
+    case Op::kMoeCombine: return moe_combine(entry, step, call);
   }
   return error(Code::kInternal, "unknown op");
 }
@@ -179,27 +183,16 @@ const float* Reference::input_floats(int32_t slot_id, const Call& call) const {
   return reinterpret_cast<const float*>(input(slot_id, call));
 }
 
+const float* Reference::weight_floats(int32_t weight_id) const {
+  return reinterpret_cast<const float*>(program_.weights[static_cast<size_t>(weight_id)].data);
+}
+
 int64_t Reference::stride_bytes(int32_t slot_id) const {
   return program_.slots[static_cast<size_t>(slot_id)].row_bytes;
 }
 
 int64_t Reference::stride(int32_t slot_id) const {
   return stride_bytes(slot_id) / static_cast<int64_t>(sizeof(float));
-}
-
-// Calls run(begin, end) over parts of [0, n_items): one part per thread when parallel, else one part.
-// A part never cuts a reduction, so the split cannot change a bit. Runners give every task the default float state.
-template <class F>
-void Reference::spread(int64_t n_items, bool parallel, F&& run) {
-  const int64_t n_parts =
-      parallel ? std::min<int64_t>(n_items, static_cast<int64_t>(runner_->n_threads())) : 1;
-  if (n_parts <= 1) {
-    run(int64_t{0}, n_items);
-    return;
-  }
-  parallel_for(*runner_, static_cast<uint32_t>(n_parts), [&](uint32_t part) {
-    run(n_items * part / n_parts, n_items * (part + 1) / n_parts);
-  });
 }
 
 absl::Status Reference::embed(KernelEntry entry, const Step& step, const Call& call) {
@@ -266,15 +259,13 @@ absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& cal
   AddArgs args{};
   args.a = input_floats(step.in0, call);
   args.a_stride = stride(step.in0);
-  args.b =
-      is_bias
-          ? reinterpret_cast<const float*>(program_.weights[static_cast<size_t>(step.weight)].data)
-          : input_floats(step.in1, call);
+  args.b = is_bias ? weight_floats(step.weight) : input_floats(step.in1, call);
   args.b_stride = is_bias ? 0 : stride(step.in1);
   args.width = step.width;
   args.n_rows = call.n_tokens;
   args.out = out;
   args.out_stride = stride(step.out);
+  args.scale = step.scale;
   entry(&args);
   return absl::OkStatus();
 }
@@ -282,9 +273,10 @@ absl::Status Reference::add(KernelEntry entry, const Step& step, const Call& cal
 absl::Status Reference::rope_angles(KernelEntry entry, const Step& step, const Call& call) {
   const RopeRule& rule = program_.ropes[static_cast<size_t>(step.rope)];
   ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
-  const RopeAnglesArgs args{rule.theta.data(), static_cast<int64_t>(rule.theta.size()),
-                            rule.mscale,       call.first_position,
-                            call.n_tokens,     out,
+  const std::vector<double>& theta = rule.theta_of(kv_->n_ctx());
+  const RopeAnglesArgs args{theta.data(),    static_cast<int64_t>(theta.size()),
+                            rule.mscale,     call.first_position,
+                            call.n_tokens,   out,
                             stride(step.out)};
   entry(&args);
   return absl::OkStatus();
@@ -356,6 +348,7 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
     args.out_stride = stride(step.out);
     args.scratch =
         reinterpret_cast<float*>(scratch.data() + scratch_bytes * next_scratch.fetch_add(1));
+    if (step.weight >= 0) args.sinks = weight_floats(step.weight);
     entry(&args);
   });
   return absl::OkStatus();
@@ -376,7 +369,7 @@ absl::Status Reference::gated_act(KernelEntry entry, const Step& step, const Cal
 
 absl::Status Reference::softcap(KernelEntry entry, const Step& step, const Call& call) {
   ENGINE_ASSIGN_OR_RETURN(float* const x, output_floats(step.out, call.n_tokens));
-  const SoftcapArgs args{x, stride(step.out), step.width, call.n_tokens, step.cap};
+  const SoftcapArgs args{x, stride(step.out), step.width, call.n_tokens, step.cap, step.scale};
   entry(&args);
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #ifndef ENGINE_LIB_SESSION_REFERENCE_H_
 #define ENGINE_LIB_SESSION_REFERENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -66,11 +67,24 @@ class Reference {
   absl::StatusOr<float*> output_floats(int32_t slot_id, int64_t n_tokens);
   const uint8_t* input(int32_t slot_id, const Call& call) const;
   const float* input_floats(int32_t slot_id, const Call& call) const;
+  const float* weight_floats(int32_t weight_id) const;
   int64_t stride(int32_t slot_id) const;  // in floats
   int64_t stride_bytes(int32_t slot_id) const;
 
+  // Calls run(begin, end) over parts of [0, n_items): one part per thread when parallel, else one part. A part
+  // never cuts a reduction, so the split cannot change a bit. Runners give every task the default float state.
   template <class F>
-  void spread(int64_t n_items, bool parallel, F&& run);
+  void spread(int64_t n_items, bool parallel, F&& run) {
+    const int64_t n_parts =
+        parallel ? std::min<int64_t>(n_items, static_cast<int64_t>(runner_->n_threads())) : 1;
+    if (n_parts <= 1) {
+      run(int64_t{0}, n_items);
+      return;
+    }
+    parallel_for(*runner_, static_cast<uint32_t>(n_parts), [&](uint32_t part) {
+      run(n_items * part / n_parts, n_items * (part + 1) / n_parts);
+    });
+  }
 
   absl::Status embed(KernelEntry entry, const Step& step, const Call& call);
   absl::Status rms_norm(KernelEntry entry, const Step& step, const Call& call);
@@ -84,6 +98,11 @@ class Reference {
   absl::Status gated_act(KernelEntry entry, const Step& step, const Call& call);
   absl::Status softcap(KernelEntry entry, const Step& step, const Call& call);
   absl::Status check_finite(KernelEntry entry, const Step& step, const Call& call);
+  // reference_moe.cc
+  absl::Status moe_route(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status moe_matmul(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status moe_bias(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status moe_combine(KernelEntry entry, const Step& step, const Call& call);
 
   const Program& program_;
   const Target target_;

@@ -29,7 +29,7 @@ static int32_t do_nothing(void *user, const engine_hook_event *event, float *val
 
 static void check_refusals(const engine_model *model) {
   engine_session *session = session_of_mode(model, ENGINE_MODE_PLANNED_FUSED);
-  static float values[TOY_FF];
+  static float values[2 * TOY_EMBD > TOY_FF ? 2 * TOY_EMBD : TOY_FF];
   static float capture[4 * TOY_FF];
   const int32_t layer_2[1] = {2}, layer_minus[1] = {-1}, head_4[1] = {4}, head_2[1] = {2};
   const int32_t sequence_1[1] = {1};

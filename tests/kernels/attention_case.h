@@ -14,6 +14,7 @@ struct AttentionShape {
   int64_t n_tokens = 1;
   float softcap = 0.0f;
   int64_t window = 0;
+  bool sinks = false;
 };
 
 class AttentionCase {
@@ -23,7 +24,8 @@ class AttentionCase {
       : shape_(shape),
         positions_(shape.first_position + shape.n_tokens),
         pages_(shape.type, shape.kv, positions_),
-        q_(random_floats(rng, shape.n_tokens * q_stride(), -4.0f, 4.0f)) {
+        q_(random_floats(rng, shape.n_tokens * q_stride(), -4.0f, 4.0f)),
+        sinks_(random_floats(rng, shape.n_heads, -8.0f, 12.0f)) {
     const Floats k =
         random_floats(rng, positions_ * shape.kv.n_kv_heads * shape.kv.head_dim_k, -3.0f, 3.0f);
     const Floats v =
@@ -38,6 +40,7 @@ class AttentionCase {
   int64_t n_items() const { return shape_.n_tokens * shape_.n_heads; }
   const KvPages& pages() const { return pages_; }
   const Floats& q() const { return q_; }
+  const float* sinks() const { return shape_.sinks ? sinks_.data() : nullptr; }  // [n_heads]
 
   // Runs items [begin, end); scratch starts as NaN.
   Floats run(KernelEntry entry, int64_t begin, int64_t end) const {
@@ -59,7 +62,8 @@ class AttentionCase {
                                 .kv = pages_.layer(),
                                 .out = out.data(),
                                 .out_stride = out_stride(),
-                                .scratch = scratch.data()};
+                                .scratch = scratch.data(),
+                                .sinks = sinks()};
     entry(&args);
     return out;
   }
@@ -69,6 +73,7 @@ class AttentionCase {
   int64_t positions_;
   KvPages pages_;
   Floats q_;
+  Floats sinks_;
 };
 
 }  // namespace engine::test

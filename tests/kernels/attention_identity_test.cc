@@ -10,7 +10,7 @@ constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32};
 
 void check_identity(const AttentionShape& shape, Rng& rng) {
   CAPTURE(shape.type, shape.n_heads, shape.kv.n_kv_heads, shape.kv.head_dim_k, shape.kv.head_dim_v,
-          shape.first_position, shape.n_tokens, shape.softcap, shape.window);
+          shape.first_position, shape.n_tokens, shape.softcap, shape.window, shape.sinks);
   const AttentionCase problem(shape, rng);
   const Floats want = problem.run(scalar_entry(Op::kAttention, shape.type), 0, problem.n_items());
   for (int64_t t = 0; t < shape.n_tokens; ++t) {
@@ -33,6 +33,11 @@ TEST_CASE("attention rows give the scalar row's bits at every edge of positions"
     for (const int64_t length : {1,   2,   15,  16,  17,  31,  48,  49,  63,  64,  65,  80,
                                  127, 128, 129, 192, 255, 256, 257, 272, 320, 511, 512, 513}) {
       check_identity({.type = type, .n_heads = 2, .kv = {1, 32, 24}, .first_position = length - 1},
+                     rng);
+    }
+    for (const int64_t length : {1, 40, 300, 600}) {
+      check_identity({.type = type, .first_position = length - 1, .sinks = true}, rng);
+      check_identity({.type = type, .first_position = length - 1, .window = 20, .sinks = true},
                      rng);
     }
     // A chunk that runs over a page's and a split's edge.

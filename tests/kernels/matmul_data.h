@@ -17,10 +17,11 @@
 
 namespace engine::test {
 
-inline constexpr Format kAllFormats[] = {Format::kF32,  Format::kF16,  Format::kBF16, Format::kQ4_0,
-                                         Format::kQ4_1, Format::kQ5_0, Format::kQ5_1, Format::kQ8_0,
-                                         Format::kQ2_K, Format::kQ3_K, Format::kQ4_K, Format::kQ5_K,
-                                         Format::kQ6_K};
+inline constexpr Format kAllFormats[] = {
+    Format::kF32,   Format::kF16,   Format::kBF16, Format::kQ4_0,   Format::kQ4_1,
+    Format::kQ5_0,  Format::kQ5_1,  Format::kQ8_0, Format::kQ2_K,   Format::kQ3_K,
+    Format::kQ4_K,  Format::kQ5_K,  Format::kQ6_K, Format::kIQ4_NL, Format::kIQ4_XS,
+    Format::kTQ1_0, Format::kTQ2_0, Format::kMXFP4};
 
 // Bytes aligned to 64, with 64 more bytes behind them that hold 0xFF (NaN in every float format).
 class Bytes {
@@ -72,7 +73,11 @@ void fill_block(Block* block, Rng& rng, Range range) {
   for (size_t i = 0; i < sizeof(Block); ++i) {
     bytes[i] = static_cast<uint8_t>(kind == 0 ? 0xFF : kind == 1 ? 0x00 : kind == 2 ? 0x80 : rng());
   }
-  block->d = random_half(rng, range);
+  if constexpr (sizeof(block->d) == 1) {  // 2^(d - 128)
+    block->d = static_cast<uint8_t>(range == Range::kExtreme ? rng() % 145 : 116 + rng() % 12);
+  } else {
+    block->d = random_half(rng, range);
+  }
   if constexpr (requires { block->m; }) block->m = random_half(rng, range);
   if constexpr (requires { block->dmin; }) block->dmin = random_half(rng, range);
 }
@@ -121,6 +126,11 @@ inline void fill_weights(Format format, int64_t rows, int64_t cols, Rng& rng, Ra
     case Format::kQ4_K: return fill_blocks<BlockQ4_K>(data, n, rng, range);
     case Format::kQ5_K: return fill_blocks<BlockQ5_K>(data, n, rng, range);
     case Format::kQ6_K: return fill_blocks<BlockQ6_K>(data, n, rng, range);
+    case Format::kIQ4_NL: return fill_blocks<BlockIQ4_NL>(data, n, rng, range);
+    case Format::kIQ4_XS: return fill_blocks<BlockIQ4_XS>(data, n, rng, range);
+    case Format::kTQ1_0: return fill_blocks<BlockTQ1_0>(data, n, rng, range);
+    case Format::kTQ2_0: return fill_blocks<BlockTQ2_0>(data, n, rng, range);
+    case Format::kMXFP4: return fill_blocks<BlockMXFP4>(data, n, rng, range);
   }
 }
 

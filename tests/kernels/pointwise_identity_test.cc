@@ -13,7 +13,8 @@ TEST_CASE("add rows give the scalar row's bits") {
   Rng rng(1);
   const KernelEntry scalar = scalar_entry(Op::kAdd);
   for (const int64_t width : kWidths) {
-    for (const bool one_row : {false, true}) {
+    for (const float scale : {1.0f, 0.22f}) {
+      const bool one_row = rng() % 2 == 0;
       const int64_t stride = width + 3;
       const Floats a = wild_floats(rng, 3 * stride);
       const Floats b = wild_floats(rng, 3 * stride);
@@ -27,14 +28,15 @@ TEST_CASE("add rows give the scalar row's bits") {
                               .width = width,
                               .n_rows = 3,
                               .out = out.data(),
-                              .out_stride = stride};
+                              .out_stride = stride,
+                              .scale = scale};
         entry(&args);
         return Floats(out);
       };
       for (const int alias : {0, 1, 2}) {
         if (alias == 2 && one_row) continue;  // rows would overwrite the one b
         const Floats want = run(scalar, alias);
-        CAPTURE(width, one_row, alias);
+        CAPTURE(width, one_row, alias, scale);
         for_each_vector_entry(Op::kAdd, KvType::kF16, [&](KernelEntry entry) {
           CHECK(same_bits(run(entry, alias), want));
         });
@@ -47,10 +49,11 @@ TEST_CASE("gated activation rows give the scalar row's bits") {
   Rng rng(2);
   const KernelEntry scalar = scalar_entry(Op::kGatedAct);
   for (const int64_t width : kWidths) {
-    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh}) {
+    for (const Activation act :
+         {Activation::kSilu, Activation::kGeluTanh, Activation::kSwigluClamped}) {
       const int64_t stride = width + 5;
       const Floats gate = wild_floats(rng, 2 * stride);
-      const Floats up = random_floats(rng, 2 * stride, -3.0f, 3.0f);
+      const Floats up = random_floats(rng, 2 * stride, -9.0f, 9.0f);
       const auto run = [&](KernelEntry entry, int alias) {
         Floats x(gate), y(up), z(2 * stride, -7.0f);
         Floats& out = alias == 0 ? z : alias == 1 ? x : y;
@@ -79,13 +82,17 @@ TEST_CASE("soft-cap rows give the scalar row's bits") {
   Rng rng(3);
   const KernelEntry scalar = scalar_entry(Op::kSoftcap);
   for (const int64_t width : kWidths) {
-    for (const float cap : {1.0f, 30.0f, 50.0f}) {
+    for (const float cap : {0.0f, 1.0f, 30.0f, 50.0f}) {
       const int64_t stride = width + 2;
       const Floats x = wild_floats(rng, 2 * stride);
       const auto run = [&](KernelEntry entry) {
         Floats out(x);
-        const SoftcapArgs args = {
-            .x = out.data(), .stride = stride, .width = width, .n_rows = 2, .cap = cap};
+        const SoftcapArgs args = {.x = out.data(),
+                                  .stride = stride,
+                                  .width = width,
+                                  .n_rows = 2,
+                                  .cap = cap,
+                                  .scale = cap == 30.0f ? 1.0f : 0.125f};
         entry(&args);
         return Floats(out);
       };

@@ -1,4 +1,6 @@
 // The scalar element-wise rows against libm in double, within derived bounds.
+#include <algorithm>
+
 #include "tests/kernels/pointwise_data.h"
 
 namespace engine::test {
@@ -20,6 +22,61 @@ TEST_CASE("add is the rounded sum") {
   for (int64_t i = 0; i < 500; ++i) {
     CHECK(out[i] == static_cast<float>(static_cast<double>(a[i]) + static_cast<double>(b[i])));
   }
+}
+
+TEST_CASE("a scaled add rounds once") {
+  Rng rng(14);
+  const Floats a = random_floats(rng, 500, -9.0f, 9.0f);
+  const Floats b = random_floats(rng, 500, -9.0f, 9.0f);
+  Floats out(500);
+  const AddArgs args = {.a = a.data(),
+                        .a_stride = 500,
+                        .b = b.data(),
+                        .b_stride = 500,
+                        .width = 500,
+                        .n_rows = 1,
+                        .out = out.data(),
+                        .out_stride = 500,
+                        .scale = 0.22f};
+  scalar_entry(Op::kAdd)(&args);
+  for (int64_t i = 0; i < 500; ++i) CHECK(out[i] == std::fma(b[i], 0.22f, a[i]));
+}
+
+TEST_CASE("the clamped gate is min(g, 7) * sigmoid(1.702 min(g, 7)) * (clamp(u) + 1)") {
+  Rng rng(15);
+  constexpr int64_t kWidth = 4000;
+  const Floats gate = random_floats(rng, kWidth, -12.0f, 12.0f);
+  const Floats up = random_floats(rng, kWidth, -12.0f, 12.0f);
+  Floats out(kWidth);
+  const GatedActArgs args = {.gate = gate.data(),
+                             .up = up.data(),
+                             .stride = kWidth,
+                             .width = kWidth,
+                             .n_rows = 1,
+                             .act = Activation::kSwigluClamped,
+                             .out = out.data()};
+  scalar_entry(Op::kGatedAct)(&args);
+  double worst = 0;
+  for (int64_t i = 0; i < kWidth; ++i) {
+    const double g = std::min(static_cast<double>(gate[i]), 7.0);
+    const double u = std::clamp(static_cast<double>(up[i]), -7.0, 7.0);
+    const double a = g / (1.0 + std::exp(-static_cast<double>(1.702f) * g));
+    // The argument's rounding, 2 units of exp, the sum, the quotient, u + 1 and the product.
+    const double bound =
+        (std::fabs(1.702 * g) + 2 + 4) * kUnit * std::fabs(a * (u + 1.0)) + kUnit * std::fabs(a);
+    worst = std::max(worst, std::fabs(out[i] - a * (u + 1.0)) / bound);
+  }
+  CHECK(worst <= 1.0);
+}
+
+TEST_CASE("a scale without a cap is a product") {
+  Rng rng(16);
+  const Floats before = random_floats(rng, 3, -9.0f, 9.0f);
+  Floats x(before);
+  const SoftcapArgs args = {
+      .x = x.data(), .stride = 3, .width = 3, .n_rows = 1, .cap = 0.0f, .scale = 0.3f};
+  scalar_entry(Op::kSoftcap)(&args);
+  for (int64_t i = 0; i < 3; ++i) CHECK(x[i] == before[i] * 0.3f);
 }
 
 // gate activations are bounded in math_oracle_test; here: 4 ulp of them and the product's rounding.

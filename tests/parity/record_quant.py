@@ -43,6 +43,11 @@ HALF_FIELDS = {
     "Q4_K": [0, 2],
     "Q5_K": [0, 2],
     "Q6_K": [208],
+    "IQ4_NL": [0],
+    "IQ4_XS": [0],
+    "TQ1_0": [52],
+    "TQ2_0": [64],
+    "MXFP4": [],  # one byte of exponent: every value of it
 }
 EDGE_HALVES = [
     0x0000,
@@ -81,6 +86,10 @@ def make_blocks(rng, name):
         return np.frombuffer(h.astype("<u2").tobytes(), np.uint8)
     size = GGML_QUANT_SIZES[T[name]][1]
     fields = HALF_FIELDS[name]
+    if not fields:
+        blocks = rng.integers(0, 256, (256, size), dtype=np.uint8)
+        blocks[:, 0] = np.arange(256)
+        return blocks.reshape(-1)
     scales = []
     for i, edge in enumerate(
         EDGE_HALVES

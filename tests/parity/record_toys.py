@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Records the logits of every toy as `transformers` computes them in fp32 with eager attention.
 
-    pip install torch transformers numpy && python tests/parity/record_toys.py
+    pip install torch transformers numpy && python tests/parity/record_toys.py [NAME...]
 
 Writes tests/golden/toy_NAME.npz: ids i32[T], logits f32[T, V], and a checksum of the weights, so
 that a changed generator is noticed. No cache is used: all T positions are computed in one pass.
 """
 
+import sys
 import zlib
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+import transformers
 
 import toys
 
@@ -34,49 +35,156 @@ def common(t):
         tie_word_embeddings=t.tied,
         attention_bias=t.attention_bias,
         attn_implementation="eager",
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
     )
 
 
-def make_llama(t):
-    rope = {"rope_type": "default", "rope_theta": t.rope_base}
+def rope(t):
+    out = {"rope_type": "default", "rope_theta": t.rope_base}
     if t.llama3:
         factor, low, high, n0 = t.llama3
-        rope = {
+        out |= {
             "rope_type": "llama3",
-            "rope_theta": t.rope_base,
             "factor": factor,
             "low_freq_factor": low,
             "high_freq_factor": high,
             "original_max_position_embeddings": n0,
         }
-    return LlamaForCausalLM(LlamaConfig(**common(t), rope_parameters=rope))
-
-
-def make_gemma3(t):
-    full = {"rope_type": "default", "rope_theta": t.rope_base}
     if t.linear_factor != 1.0:
-        full = {"rope_type": "linear", "rope_theta": t.rope_base, "factor": t.linear_factor}
-    config = Gemma3TextConfig(
-        **common(t),
-        query_pre_attn_scalar=t.head_dim,
-        sliding_window=t.window,
-        final_logit_softcapping=t.final_softcap or None,
-        layer_types=[
-            "full_attention" if i % t.pattern == t.pattern - 1 else "sliding_attention"
-            for i in range(t.n_layer)
-        ],
-        rope_parameters={
-            "full_attention": full,
-            "sliding_attention": {"rope_type": "default", "rope_theta": t.rope_base_local},
-        },
-    )
-    return Gemma3ForCausalLM(config)
+        out |= {"rope_type": "linear", "factor": t.linear_factor}
+    if t.yarn:
+        factor, n0, fast, slow = t.yarn
+        out |= {
+            "rope_type": "yarn",
+            "factor": factor,
+            "original_max_position_embeddings": n0,
+            "beta_fast": fast,
+            "beta_slow": slow,
+        }
+    if t.rotated != t.head_dim:
+        out["partial_rotary_factor"] = t.rotated / t.head_dim
+    if t.longrope:
+        short, long = toys.longrope_factors(t)
+        out |= {
+            "rope_type": "longrope",
+            "short_factor": short.astype(float).tolist(),
+            "long_factor": long.astype(float).tolist(),
+            "original_max_position_embeddings": t.longrope[0],
+            "attention_factor": t.longrope[1],
+        }
+    return out
+
+
+def sliding(t):
+    return [
+        "full_attention" if i % t.pattern == t.pattern - 1 else "sliding_attention"
+        for i in range(t.n_layer)
+    ]
+
+
+# family -> name of its classes in transformers, and what its configuration has beyond common() and rope()
+CLASSES = {
+    "llama": ("Llama", lambda t: {}),
+    "smollm3": (
+        "SmolLM3",
+        lambda t: dict(
+            no_rope_layers=[int((i + 1) % t.nope_period != 0) for i in range(t.n_layer)]
+        ),
+    ),
+    "qwen2": ("Qwen2", lambda t: {}),
+    "qwen3": ("Qwen3", lambda t: {}),
+    "gemma2": (
+        "Gemma2",
+        lambda t: dict(
+            query_pre_attn_scalar=t.head_dim,
+            sliding_window=t.window,
+            attn_logit_softcapping=t.attn_softcap,
+            final_logit_softcapping=t.final_softcap,
+            layer_types=sliding(t),
+        ),
+    ),
+    "gemma3": (
+        "Gemma3",
+        lambda t: dict(
+            query_pre_attn_scalar=t.head_dim,
+            sliding_window=t.window,
+            final_logit_softcapping=t.final_softcap or None,
+            layer_types=sliding(t),
+            rope_parameters={
+                "full_attention": rope(t),
+                "sliding_attention": {"rope_type": "default", "rope_theta": t.rope_base_local},
+            },
+        ),
+    ),
+    "phi3": (
+        "Phi3",
+        lambda t: dict(
+            sliding_window=t.window or None,
+            original_max_position_embeddings=t.longrope[0] if t.longrope else t.n_ctx,
+        ),
+    ),
+    "qwen3moe": (
+        "Qwen3Moe",
+        lambda t: dict(
+            num_experts=t.n_expert,
+            num_experts_per_tok=t.n_expert_used,
+            moe_intermediate_size=t.n_ff_expert,
+            norm_topk_prob=True,
+        ),
+    ),
+    "olmoe": (
+        "Olmoe",
+        lambda t: dict(num_experts=t.n_expert, num_experts_per_tok=t.n_expert_used),
+    ),
+    "gpt-oss": (
+        "GptOss",
+        lambda t: dict(
+            num_local_experts=t.n_expert,
+            num_experts_per_tok=t.n_expert_used,
+            intermediate_size=t.n_ff_expert,
+            sliding_window=t.window,
+            layer_types=sliding(t),
+            rope_parameters=rope(t) | {"truncate": False},
+        ),
+    ),
+    "granite": (
+        "Granite",
+        lambda t: dict(
+            zip(
+                (
+                    "embedding_multiplier",
+                    "attention_multiplier",
+                    "residual_multiplier",
+                    "logits_scaling",
+                ),
+                t.multipliers,
+            )
+        ),
+    ),
+}
+
+
+def make(t):
+    name, extra = CLASSES[t.arch]
+    if t.arch == "llama" and t.window:  # the class whose llama layers slide
+        name, extra = "Mistral", lambda t: dict(sliding_window=t.window)
+    if t.arch == "llama" and t.n_expert:
+        name, extra = "Mixtral", lambda t: dict(
+            num_local_experts=t.n_expert, num_experts_per_tok=t.n_expert_used, sliding_window=None
+        )
+    config_class = getattr(transformers, name + ("TextConfig" if name == "Gemma3" else "Config"))
+    config = config_class(**(common(t) | {"rope_parameters": rope(t)} | extra(t)))
+    return getattr(transformers, name + "ForCausalLM")(config)
 
 
 def main():
     torch.set_num_threads(1)
     for t in toys.TOYS.values():
-        model = (make_llama if t.arch == "llama" else make_gemma3)(t).float().eval()
+        if not t.has_golden or (sys.argv[1:] and t.name not in sys.argv[1:]):
+            continue
+        model = make(t).float().eval()
         w = toys.weights(t)
         state = {k: torch.from_numpy(v.copy()) for k, v in w.items()}
         missing, unexpected = model.load_state_dict(state, strict=False)

@@ -1,9 +1,9 @@
-"""A float64 forward pass of llama and gemma3 from a GGUF file: the second opinion next to
+"""A float64 forward pass of every family from a GGUF file: the second opinion next to
 `transformers`.
 
     python tests/parity/ref_forward.py MODEL.gguf 1 2 3        prints the top five of each position
 
-Written from the descriptions of the two families, one position block at a time, with no thought of
+Written from the descriptions of the families, one position block at a time, with no thought of
 speed. Weights of any type are decoded to float32 exactly and then used in float64. `kv="f16"`
 rounds keys and values as an f16 cache does. `sites()` gives every hook site of the pass, and
 `change` lets a test intervene at one.
@@ -94,10 +94,10 @@ def gelu_tanh(z):
     return 0.5 * z * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (z + 0.044715 * z**3)))
 
 
-def rotate(x, angles, adjacent):
-    """x [T, heads, D], angles [T, n_rot/2]."""
+def rotate(x, angles, adjacent, m=1.0):
+    """x [T, heads, D], angles [T, n_rot/2]; m is the factor on cos and sin."""
     half = angles.shape[1]
-    c, s = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
+    c, s = m * np.cos(angles)[:, None, :], m * np.sin(angles)[:, None, :]
     out = x.copy()
     first, second = (
         (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
@@ -109,23 +109,46 @@ def rotate(x, angles, adjacent):
     return out
 
 
+# What a family does by its name alone; all else is decided by keys and by which tensors there are.
+ADJACENT = {"llama", "smollm3", "granite"}
+GEMMA = {"gemma2", "gemma3"}  # embeddings times sqrt(E), GELU
+FAMILIES = ADJACENT | GEMMA | {"qwen2", "qwen3", "phi3", "qwen3moe", "olmoe", "gpt-oss"}
+SLIDES = {"llama": 0, "phi3": 0, "gemma2": 2, "gemma3": 6, "gpt-oss": 2}  # family -> default period, 0 = every layer
+SOFTCAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0)}  # attention, final
+
+
 class Reference:
-    def __init__(self, path, overrides=None, without=()):
+    def __init__(self, path, overrides=None, without=(), round_act=False):
         """`overrides` replaces keys and `without` removes tensors: to see what a fault in either
-        would do."""
+        would do. `round_act` rounds what meets a matrix of a block format to int8 as the engine
+        does."""
+        self.round_act = round_act
         self.file = GgufFile(path)
         for name in without:
             del self.file.tensors[name]
         self.overrides = overrides or {}
         self.arch = self.file.keys["general.architecture"].decode()
-        assert self.arch in ("llama", "gemma3"), self.arch
+        assert self.arch in FAMILIES, self.arch
         self.n_layer, self.n_embd = self.key("block_count"), self.key("embedding_length")
         self.n_head = self.key("attention.head_count")
         self.n_head_kv = self.key("attention.head_count_kv", self.n_head)
         self.head_dim = self.key("attention.key_length", self.n_embd // self.n_head)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.n_rot = self.key("rope.dimension_count", self.head_dim)
-        self.gemma = self.arch == "gemma3"
+        self.gemma, self.adjacent = self.arch in GEMMA, self.arch in ADJACENT
+        self.attn_cap, self.final_cap = SOFTCAPS.get(self.arch, (0.0, 0.0))
+        if self.gemma:
+            self.attn_cap = self.key("attn_logit_softcapping", self.attn_cap)
+            self.final_cap = self.key("final_logit_softcapping", self.final_cap)
+        granite = self.arch == "granite"
+        self.embed_scale = self.key("embedding_scale", 1.0) if granite else 1.0
+        if self.gemma:
+            self.embed_scale = float(np.float32(np.sqrt(self.n_embd)))
+        self.residual_scale = self.key("residual_scale", 1.0) if granite else 1.0
+        self.logit_scale = self.key("logit_scale") if granite else 1.0
+        self.score_scale = self.key("attention.scale", 0.0) if granite else 0.0
+        if not self.score_scale:
+            self.score_scale = 1.0 / np.sqrt(self.head_dim)
         self.seen = None  # (site, layer) -> [T, width], while sites() runs
         self.change = None  # (site, layer, value [T, width]) -> value: an intervention
 
@@ -144,42 +167,98 @@ class Reference:
     def w(self, name):
         return self.file.tensor(name).astype(np.float64)
 
-    def linear(self, x, stem):
-        y = x @ self.w(stem + ".weight").T
-        return y + self.w(stem + ".bias") if stem + ".bias" in self.file else y
+    def rounded(self, x, name):
+        block = ref_quant.TYPES[self.file.tensors[name][1]][1]
+        if not self.round_act or block == 1:
+            return x
+        v = x.astype(np.float32).reshape(-1, block)
+        most = np.abs(v).max(axis=1, keepdims=True)
+        inverse = np.where(most > 0, np.float32(127) / np.where(most > 0, most, 1), 0)
+        q = np.rint(v * inverse.astype(np.float32))
+        return (q.astype(np.float64) * (most / np.float32(127))).reshape(x.shape)
+
+    def operand(self, name, x):
+        """What the matrix `name` is multiplied with; a subclass may round it as the engine does."""
+        return self.rounded(x, name)
+
+    def linear(self, x, stem, rows=slice(None)):
+        """`rows`: those of the outputs that are wanted, of a tensor that holds more than one matrix."""
+        y = self.operand(stem + ".weight", x) @ self.w(stem + ".weight")[rows].T
+        return y + self.w(stem + ".bias")[rows] if stem + ".bias" in self.file else y
 
     def is_local(self, layer):
-        pattern = self.key("attention.sliding_window_pattern", 6)
-        return (
-            self.gemma
-            and self.key("attention.sliding_window", 0) > 0
-            and layer % pattern < pattern - 1
-        )
+        if self.arch not in SLIDES or not self.key("attention.sliding_window", 0):
+            return False
+        pattern = self.key("attention.sliding_window_pattern", SLIDES[self.arch])
+        return pattern == 0 or layer % pattern < pattern - 1
+
+    def rotates(self, layer):
+        return self.arch != "smollm3" or (layer + 1) % 4 != 0
 
     def angles(self, layer, n):
-        base, factor = self.key("rope.freq_base", 10000.0), 1.0
+        """[n, n_rot / 2] and the factor on cos and sin."""
+        base, scaling = self.key("rope.freq_base", 10000.0), self.key("rope.scaling.type", b"none")
+        m = self.key("rope.scaling.attn_factor", 1.0)
         if self.gemma and self.is_local(layer):
-            base = self.key("rope.freq_base_swa", 10000.0)
-        elif self.key("rope.scaling.type", b"none") == b"linear":
-            factor = self.key("rope.scaling.factor", 1.0)
-        theta = float(base) ** (-2.0 * np.arange(self.n_rot // 2) / self.n_rot) / factor
+            base, scaling, m = self.key("rope.freq_base_swa", 1e4 if self.arch == "gemma3" else base), b"none", 1.0
+        theta = float(base) ** (-2.0 * np.arange(self.n_rot // 2) / self.n_rot)
+        n0 = self.key("rope.scaling.original_context_length", self.key("context_length"))
         if "rope_freqs.weight" in self.file:
             theta = theta / self.w("rope_freqs.weight")
-        return np.arange(n)[:, None] * theta
+        if "rope_factors_long.weight" in self.file:  # a session for exactly these positions
+            theta = theta / self.w(f"rope_factors_{'long' if n > n0 else 'short'}.weight")
+        if scaling == b"linear":
+            theta = theta / self.key("rope.scaling.factor", 1.0)
+        if scaling == b"yarn":
+            f = self.key("rope.scaling.factor")
+            pair = [
+                self.n_rot * np.log(n0 / (2 * np.pi * beta)) / (2 * np.log(base))
+                for beta in (32.0, 1.0)
+            ]
+            if self.arch != "gpt-oss":
+                pair = [np.floor(pair[0]), np.ceil(pair[1])]
+            low, high = max(0, pair[0]), min(self.n_rot - 1, pair[1])
+            ramp = np.clip(
+                (np.arange(self.n_rot // 2) - low) / max(0.001, high - low), 0.0, 1.0
+            )
+            theta = ramp * theta / f + (1.0 - ramp) * theta
+            m *= 0.1 * np.log(f) + 1.0
+        return np.arange(n)[:, None] * theta, m
+
+    def qkv(self, x, p):
+        """[T, heads, width] each."""
+        n, n_q, n_k = len(x), self.n_head * self.head_dim, self.n_head_kv * self.head_dim
+        if p + "attn_qkv.weight" in self.file:
+            q, k, v = (
+                self.linear(x, p + "attn_qkv", rows)
+                for rows in (slice(0, n_q), slice(n_q, n_q + n_k), slice(n_q + n_k, None))
+            )
+        else:
+            q, k, v = (self.linear(x, p + "attn_" + part) for part in "qkv")
+        return (
+            q.reshape(n, self.n_head, self.head_dim),
+            k.reshape(n, self.n_head_kv, self.head_dim),
+            v.reshape(n, self.n_head_kv, -1),
+        )
 
     def attention(self, layer, x, kv):
         n, p = len(x), f"blk.{layer}."
-        q = self.linear(x, p + "attn_q").reshape(n, self.n_head, self.head_dim)
-        k = self.linear(x, p + "attn_k").reshape(n, self.n_head_kv, self.head_dim)
-        v = self.linear(x, p + "attn_v").reshape(n, self.n_head_kv, -1)
+        q, k, v = self.qkv(x, p)
         q, k, v = self.at("q", layer, q), self.at("k", layer, k), self.at("v", layer, v)
         if p + "attn_q_norm.weight" in self.file:
-            q = rms_norm(q, self.w(p + "attn_q_norm.weight"), self.eps)
-            k = rms_norm(k, self.w(p + "attn_k_norm.weight"), self.eps)
+            q, k = (
+                # of each head, or of as much as the weight is long
+                rms_norm(x.reshape(n, -1, len(weight)), weight, self.eps).reshape(x.shape)
+                for x, weight in (
+                    (q, self.w(p + "attn_q_norm.weight")),
+                    (k, self.w(p + "attn_k_norm.weight")),
+                )
+            )
             q, k = self.at("q_norm", layer, q), self.at("k_norm", layer, k)
-        angles = self.angles(layer, n)
-        q = self.at("q_rope", layer, rotate(q, angles, not self.gemma))
-        k = self.at("k_rope", layer, rotate(k, angles, not self.gemma))
+        if self.rotates(layer):
+            angles, m = self.angles(layer, n)
+            q = self.at("q_rope", layer, rotate(q, angles, self.adjacent, m))
+            k = self.at("k_rope", layer, rotate(k, angles, self.adjacent, m))
         if kv == "f16":
             k, v = k.astype(np.float16).astype(np.float64), v.astype(np.float16).astype(np.float64)
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
@@ -189,9 +268,16 @@ class Reference:
         out, all_scores, patterns = [], [], []
         for head in range(self.n_head):
             g = head // (self.n_head // self.n_head_kv)
-            scores = np.where(visible, q[:, head] @ k[:, g].T / np.sqrt(self.head_dim), -np.inf)
-            e = np.exp(scores - scores.max(axis=1, keepdims=True))
-            pattern = e / e.sum(axis=1, keepdims=True)
+            scores = q[:, head] @ k[:, g].T * self.score_scale
+            if self.attn_cap:
+                scores = self.attn_cap * np.tanh(scores / self.attn_cap)
+            scores = np.where(visible, scores, -np.inf)
+            sink = -np.inf
+            if p + "attn_sinks.weight" in self.file:
+                sink = self.w(p + "attn_sinks.weight")[head]
+            most = np.maximum(scores.max(axis=1, keepdims=True), sink)
+            e = np.exp(scores - most)
+            pattern = e / (e.sum(axis=1, keepdims=True) + np.exp(sink - most))
             all_scores.append(scores)
             patterns.append(pattern)
             out.append(pattern @ v[:, g])
@@ -201,20 +287,55 @@ class Reference:
         z = self.at("attn_z", layer, np.concatenate(out, axis=1))
         return self.linear(z, p + "attn_output")
 
+    def experts(self, layer, x):
+        """Each token's experts one by one; the sites hold them side by side in the order of the choice."""
+        p, k = f"blk.{layer}.", self.key("expert_used_count")
+        score = self.linear(x, p + "ffn_gate_inp")
+        chosen = np.argsort(-score, axis=1, kind="stable")[:, :k]
+        top = np.take_along_axis(score, chosen, axis=1)
+        weight = np.exp(top - top[:, :1])
+        if self.arch == "olmoe":
+            weight /= np.exp(score - top[:, :1]).sum(axis=1, keepdims=True)
+        else:  # renormalising the softmax over all gives the softmax over the chosen
+            weight /= weight.sum(axis=1, keepdims=True)
+
+        def per_expert(inputs, stem):
+            w, inputs = self.w(p + stem + ".weight"), self.rounded(inputs, p + stem + ".weight")
+            bias = self.w(p + stem + ".bias") if p + stem + ".bias" in self.file else None
+            out = np.zeros((len(x), k, w.shape[1]))
+            for t in range(len(x)):
+                for j, e in enumerate(chosen[t]):
+                    out[t, j] = w[e] @ inputs[t, j] + (0 if bias is None else bias[e])
+            return out
+
+        shared = np.repeat(x[:, None], k, axis=1)
+        gate = self.at("ffn_gate", layer, per_expert(shared, "ffn_gate_exps"))
+        up = self.at("ffn_up", layer, per_expert(shared, "ffn_up_exps"))
+        if self.arch == "gpt-oss":
+            gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+            act = gate / (1.0 + np.exp(-1.702 * gate)) * (up + 1.0)
+        else:
+            act = silu(gate) * up
+        down = per_expert(self.at("ffn_act", layer, act), "ffn_down_exps")
+        return (weight[:, :, None] * down).sum(axis=1)
+
     def feed_forward(self, layer, x):
         p = f"blk.{layer}."
+        if p + "ffn_gate_inp.weight" in self.file:
+            return self.experts(layer, x)
         act = gelu_tanh if self.gemma else silu
-        gate = self.at("ffn_gate", layer, self.linear(x, p + "ffn_gate"))
-        up = self.at("ffn_up", layer, self.linear(x, p + "ffn_up"))
+        if p + "ffn_gate.weight" in self.file:
+            gate, up = self.linear(x, p + "ffn_gate"), self.linear(x, p + "ffn_up")
+        else:
+            gate, up = np.split(self.linear(x, p + "ffn_up"), 2, axis=1)
+        gate, up = self.at("ffn_gate", layer, gate), self.at("ffn_up", layer, up)
         return self.linear(self.at("ffn_act", layer, act(gate) * up), p + "ffn_down")
 
     def hidden(self, ids, kv="f32"):
         """Residual stream after the last block, [T, E]."""
         # only the needed rows are widened: the embedding may be large
         x = self.file.tensor("token_embd.weight")[np.asarray(ids)].astype(np.float64)
-        if self.gemma:
-            x = x * np.float64(np.float32(np.sqrt(self.n_embd)))
-        x = self.at("embed", -1, x)
+        x = self.at("embed", -1, x * self.embed_scale)
         for layer in range(self.n_layer):
             p = f"blk.{layer}."
             x = self.at("resid_pre", layer, x)
@@ -222,24 +343,26 @@ class Reference:
             branch = self.attention(layer, self.at("attn_norm", layer, normed), kv)
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_attention_norm.weight"), self.eps)
-            x = self.at("resid_mid", layer, x + self.at("attn_out", layer, branch))
-            normed = rms_norm(x, self.w(p + "ffn_norm.weight"), self.eps)
+            branch = self.at("attn_out", layer, branch)
+            x = self.at("resid_mid", layer, x + self.residual_scale * branch)
+            norm = "post_attention_norm" if self.arch == "gpt-oss" else "ffn_norm"
+            normed = rms_norm(x, self.w(p + norm + ".weight"), self.eps)
             branch = self.feed_forward(layer, self.at("ffn_norm", layer, normed))
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_ffw_norm.weight"), self.eps)
-            x = self.at("resid_post", layer, x + self.at("ffn_out", layer, branch))
+            branch = self.at("ffn_out", layer, branch)
+            x = self.at("resid_post", layer, x + self.residual_scale * branch)
         return x
 
     def logits(self, ids, kv="f32"):
         """Logits [T, V] in float64."""
         x = rms_norm(self.hidden(ids, kv), self.w("output_norm.weight"), self.eps)
         x = self.at("final_norm", -1, x)
-        head = self.file.tensor(
-            "output.weight" if "output.weight" in self.file else "token_embd.weight"
-        )
+        name = "output.weight" if "output.weight" in self.file else "token_embd.weight"
+        x, head = self.operand(name, x), self.file.tensor(name)
         parts = [x @ head[i : i + 8192].astype(np.float64).T for i in range(0, len(head), 8192)]
-        y = self.at("logits_raw", -1, np.concatenate(parts, axis=1))
-        cap = self.key("final_logit_softcapping", 0.0) if self.gemma else 0.0
+        y = self.at("logits_raw", -1, np.concatenate(parts, axis=1)) / self.logit_scale
+        cap = self.final_cap
         return self.at("logits", -1, cap * np.tanh(y / cap) if cap else y)
 
     def sites(self, ids, kv="f32"):

@@ -17,7 +17,12 @@ TYPES = {
     12: ("Q4_K", 256, 144),
     13: ("Q5_K", 256, 176),
     14: ("Q6_K", 256, 210),
+    20: ("IQ4_NL", 32, 18),
+    23: ("IQ4_XS", 256, 136),
     30: ("BF16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
 }
 
 
@@ -103,6 +108,34 @@ def _q6_k(b):
     )
 
 
+IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+MXFP4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+
+
+def _iq4_xs(b):
+    part = np.arange(8)
+    high = (b[:, 2:4].copy().view("<u2") >> (2 * part)) & 3
+    low = (b[:, 4 + part // 2] >> (4 * (part % 2)).astype(np.uint8)) & 15
+    scale = (low | (high << 4)).astype(np.float32) - 32
+    q = np.stack([_nibbles(b[:, 8 + 16 * i : 24 + 16 * i]) for i in range(8)], axis=1)
+    return ((_half(b, 0) * scale)[:, :, None] * IQ4[q]).reshape(len(b), 256)
+
+
+def _tq1_0(b):
+    def digits(at, n_bytes, n_digits):
+        powers = 3 ** np.arange(n_digits)
+        top = b[:, None, at : at + n_bytes].astype(np.int32) * powers[:, None] % 256
+        return ((top * 3) >> 8).reshape(len(b), -1)
+
+    trits = np.concatenate([digits(0, 32, 5), digits(32, 16, 5), digits(48, 4, 4)], axis=1)
+    return _half(b, 52) * (trits - 1).astype(np.float32)
+
+
+def _mxfp4(b):
+    scale = np.ldexp(np.float32(1), b[:, 0:1].astype(np.int32) - 128).astype(np.float32)
+    return scale * MXFP4[_nibbles(b[:, 1:])]
+
+
 def _decode(name, b):
     if name == "Q4_0":
         return _half(b, 0) * (_nibbles(b[:, 2:]) - 8).astype(np.float32)
@@ -117,6 +150,11 @@ def _decode(name, b):
     if name == "Q8_0":
         return _half(b, 0) * b[:, 2:].copy().view(np.int8).astype(np.float32)
     return {
+        "IQ4_NL": lambda x: _half(x, 0) * IQ4[_nibbles(x[:, 2:])],
+        "IQ4_XS": _iq4_xs,
+        "TQ1_0": _tq1_0,
+        "TQ2_0": lambda x: _half(x, 64) * (_two_bits(x, 0, 64) - 1).astype(np.float32),
+        "MXFP4": _mxfp4,
         "Q2_K": _q2_k,
         "Q3_K": _q3_k,
         "Q4_K": lambda x: _q4_k(x, False),

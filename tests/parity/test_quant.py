@@ -23,6 +23,11 @@ FORMATS = [
     "Q4_K",
     "Q5_K",
     "Q6_K",
+    "IQ4_NL",
+    "IQ4_XS",
+    "TQ1_0",
+    "TQ2_0",
+    "MXFP4",
 ]
 
 

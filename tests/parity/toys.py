@@ -1,102 +1,26 @@
-"""The toy models: small random-weight llama and gemma3 models, made by numpy alone and written as
-F32 GGUF files.
+"""The toy models of toy_list.py: random weights made by numpy alone and written as F32 GGUF files.
 
     python tests/parity/toys.py DIR        writes every toy to DIR/toy_NAME.gguf
 
 Weights come from a counter generator (splitmix64, uniform with unit variance) times 1/sqrt(fan-in),
 so the same bytes come out everywhere; record_toys.py loads the same arrays into `transformers`.
-Names of the arrays are those of `transformers`; `write_gguf` applies the converter's rules: llama q
-and k rows reordered to adjacent pairs, gemma norm weights plus one.
+Names of the arrays are those of `transformers`; `write_gguf` applies the converter's rules: q and k
+rows reordered to adjacent pairs where the family has them, gemma norm weights plus one.
 """
 
 import sys
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+import ref_quant
 import toy_vocab
 from gguf_fixture import F32, STR, U32, Gguf
+from toy_list import TOYS, Toy  # noqa: F401
 
 N_POSITIONS = 120  # more than seven gemma windows of 16
 BOS = 1
-
-
-@dataclass(frozen=True)
-class Toy:
-    name: str
-    arch: str
-    n_layer: int = 3
-    n_embd: int = 64
-    n_head: int = 4
-    n_head_kv: int = 2
-    head_dim: int = 16
-    n_ff: int = 160
-    n_vocab: int = 320
-    n_ctx: int = 512
-    eps: float = 1e-5
-    rope_base: float = 10000.0
-    tied: bool = False
-    attention_bias: bool = False
-    vocabulary: str = "spm"
-    # llama3 rope scaling: factor, low, high, original context
-    llama3: tuple | None = None
-    # gemma3
-    window: int = 0
-    pattern: int = 6
-    rope_base_local: float = 10000.0
-    linear_factor: float = 1.0
-    final_softcap: float = 0.0
-    # keys left out of the file, so that the engine's defaults are what is tested
-    absent: tuple = field(default=())
-
-
-TOYS = {
-    t.name: t
-    for t in [
-        Toy("llama_untied", "llama"),
-        Toy("llama_tied", "llama", n_head_kv=1, tied=True, vocabulary="bpe", eps=1e-6),
-        Toy("llama_rope_freqs", "llama", rope_base=500000.0, llama3=(8.0, 1.0, 4.0, 64)),
-        Toy(
-            "llama_bias",
-            "llama",
-            n_head_kv=4,
-            attention_bias=True,
-            absent=("attention.head_count_kv", "rope.freq_base"),
-        ),
-        Toy("llama_wide", "llama", n_layer=2, head_dim=24, rope_base=1e6),
-        Toy(
-            "gemma3_default",
-            "gemma3",
-            n_layer=7,
-            head_dim=32,
-            eps=1e-6,
-            rope_base=1e6,
-            tied=True,
-            window=16,
-            absent=(
-                "rope.freq_base_swa",
-                "attention.sliding_window_pattern",
-                "rope.dimension_count",
-            ),
-        ),
-        Toy(
-            "gemma3_scaled",
-            "gemma3",
-            n_layer=4,
-            n_head_kv=1,
-            head_dim=32,
-            eps=1e-6,
-            rope_base=1e5,
-            window=16,
-            pattern=2,
-            rope_base_local=5000.0,
-            linear_factor=8.0,
-            final_softcap=3.0,
-        ),
-    ]
-}
 
 
 # -- numbers
@@ -135,12 +59,11 @@ def token_ids(toy, n=N_POSITIONS):
 # -- weights, under the names of transformers
 # -------------------------------------------------------
 def weights(toy):
-    t, w = toy, {}
-    gemma = toy.arch == "gemma3"
+    t, w, family = toy, {}, toy.family
 
     def norm(key, n):
         # gemma stores w and multiplies by 1 + w
-        low, high = (-0.5, 0.5) if gemma else (0.5, 1.5)
+        low, high = (-0.5, 0.5) if family.gemma_norms else (0.5, 1.5)
         w[key] = vector(f"{t.name}/{key}", n, low, high)
 
     def matrix(key, rows, cols, gain=1.0):
@@ -149,31 +72,80 @@ def weights(toy):
     matrix("model.embed_tokens.weight", t.n_vocab, t.n_embd)
     for i in range(t.n_layer):
         p = f"model.layers.{i}."
-        # gain 2: scores spread enough that attention is far from uniform
-        matrix(p + "self_attn.q_proj.weight", t.n_head * t.head_dim, t.n_embd, 2.0)
-        matrix(p + "self_attn.k_proj.weight", t.n_head_kv * t.head_dim, t.n_embd, 2.0)
-        matrix(p + "self_attn.v_proj.weight", t.n_head_kv * t.head_dim, t.n_embd)
-        matrix(p + "self_attn.o_proj.weight", t.n_embd, t.n_head * t.head_dim)
-        if t.attention_bias:
-            for part, n in (("q", t.n_head), ("k", t.n_head_kv), ("v", t.n_head_kv)):
-                w[p + f"self_attn.{part}_proj.bias"] = vector(
-                    f"{t.name}/{p}{part}.bias", n * t.head_dim, -1.0, 1.0
-                )
-            w[p + "self_attn.o_proj.bias"] = vector(f"{t.name}/{p}o.bias", t.n_embd, -0.2, 0.2)
-        matrix(p + "mlp.gate_proj.weight", t.n_ff, t.n_embd, 2.0)
-        matrix(p + "mlp.up_proj.weight", t.n_ff, t.n_embd)
-        matrix(p + "mlp.down_proj.weight", t.n_embd, t.n_ff)
+        attention_weights(t, p, w, matrix, norm)
+        feed_forward_weights(t, p, w, matrix)
         norm(p + "input_layernorm.weight", t.n_embd)
         norm(p + "post_attention_layernorm.weight", t.n_embd)
-        if gemma:
+        if family.sandwich:
             norm(p + "pre_feedforward_layernorm.weight", t.n_embd)
             norm(p + "post_feedforward_layernorm.weight", t.n_embd)
-            norm(p + "self_attn.q_norm.weight", t.head_dim)
-            norm(p + "self_attn.k_norm.weight", t.head_dim)
     norm("model.norm.weight", t.n_embd)
     if not t.tied:
         matrix("lm_head.weight", t.n_vocab, t.n_embd)
     return w
+
+
+def attention_weights(t, p, w, matrix, norm):
+    q, k, v = t.n_head * t.head_dim, t.n_head_kv * t.head_dim, t.n_head_kv * t.value_dim
+    if t.family.fused:
+        matrix(p + "self_attn.qkv_proj.weight", q + k + v, t.n_embd, 1.5)
+    else:
+        matrix(p + "self_attn.q_proj.weight", q, t.n_embd, t.qk_gain)
+        matrix(p + "self_attn.k_proj.weight", k, t.n_embd, t.qk_gain)
+        matrix(p + "self_attn.v_proj.weight", v, t.n_embd)
+    matrix(p + "self_attn.o_proj.weight", t.n_embd, t.n_head * t.value_dim)
+    if t.attention_bias or t.family.qkv_bias:
+        for part, n, r in (("q", q, 1.0), ("k", k, t.key_bias_range), ("v", v, 1.0)):
+            w[p + f"self_attn.{part}_proj.bias"] = vector(
+                f"{t.name}/{p}{part}.bias", n, -r, r
+            )
+    if t.attention_bias:
+        w[p + "self_attn.o_proj.bias"] = vector(f"{t.name}/{p}o.bias", t.n_embd, -0.2, 0.2)
+    if t.family.qk_norm:
+        whole = t.family.qk_norm == "whole"
+        norm(p + "self_attn.q_norm.weight", q if whole else t.head_dim)
+        norm(p + "self_attn.k_norm.weight", k if whole else t.head_dim)
+
+
+def feed_forward_weights(t, p, w, matrix):
+    if t.n_expert:
+        expert_weights(t, p, w, matrix)
+        return
+    if t.family.fused:
+        matrix(p + "mlp.gate_up_proj.weight", 2 * t.n_ff, t.n_embd, 1.5)
+    else:
+        matrix(p + "mlp.gate_proj.weight", t.n_ff, t.n_embd, 2.0)
+        matrix(p + "mlp.up_proj.weight", t.n_ff, t.n_embd)
+    matrix(p + "mlp.down_proj.weight", t.n_embd, t.n_ff)
+
+
+def expert_weights(t, p, w, matrix):
+    X, F, E = t.n_expert, t.n_ff_expert, t.n_embd
+    matrix(p + f"mlp.{t.router}.weight", X, E, 4.0)
+
+    def experts(key, rows, cols, gain=1.0):
+        a = weight(f"{t.name}/{p}{key}", X * rows, cols, gain).reshape(X, rows, cols)
+        w[p + key] = np.ascontiguousarray(a.swapaxes(1, 2)) if t.family.interleaved else a
+
+    # gain 6 where the activation is clamped at 7: some values are beyond it
+    experts("mlp.experts.gate_up_proj", 2 * F, E, 6.0 if t.family.interleaved else 2.0)
+    experts("mlp.experts.down_proj", E, F)
+    if t.family.interleaved:
+        for key, shape in (
+            (f"mlp.{t.router}.bias", (X,)),
+            ("mlp.experts.gate_up_proj_bias", (X, 2 * F)),
+            ("mlp.experts.down_proj_bias", (X, E)),
+            ("self_attn.sinks", (t.n_head,)),
+        ):
+            n = int(np.prod(shape))
+            w[p + key] = vector(f"{t.name}/{p}{key}", n, -1.5, 1.5).reshape(shape)
+
+
+def longrope_factors(toy):
+    """Divisors of the rotated pairs for short and for long contexts."""
+    n = toy.rotated // 2
+    short = 1.0 + 0.5 * np.arange(n) / n * uniform(toy.name + "/short", n)
+    return short.astype(np.float32), (short * (1.0 + 7.0 * np.arange(n) / n)).astype(np.float32)
 
 
 def rope_divisors(toy):
@@ -201,49 +173,99 @@ _BLOCK_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
     "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.router": "ffn_gate_inp",
 }
-_BLOCK_NAMES_LLAMA = {"post_attention_layernorm": "ffn_norm"}
-_BLOCK_NAMES_GEMMA = {
+_BLOCK_NAMES_SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+_MODEL_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+
+
+def expert_tensors(toy, name, a):
+    """What the converter makes of a tensor of experts: gate and up apart, [X, out, in]."""
+    if name == "self_attn.sinks":
+        return {"attn_sinks.weight": a}
+    kind = "bias" if name.endswith("_bias") else "weight"
+    if kind == "weight" and toy.family.interleaved:
+        a = a.swapaxes(1, 2)
+    if "down" in name:
+        return {f"ffn_down_exps.{kind}": np.ascontiguousarray(a)}
+    F = toy.n_ff_expert
+    gate, up = (a[:, ::2], a[:, 1::2]) if toy.family.interleaved else (a[:, :F], a[:, F:])
+    return {
+        f"ffn_gate_exps.{kind}": np.ascontiguousarray(gate),
+        f"ffn_up_exps.{kind}": np.ascontiguousarray(up),
+    }
 
 
 def gguf_tensors(toy):
     """GGUF name -> array, converted."""
-    gemma = toy.arch == "gemma3"
-    block_names = _BLOCK_NAMES | (_BLOCK_NAMES_GEMMA if gemma else _BLOCK_NAMES_LLAMA)
+    family = toy.family
+    block_names = _BLOCK_NAMES | (_BLOCK_NAMES_SANDWICH if family.sandwich else {})
     out = {}
     for name, a in weights(toy).items():
-        if gemma and "norm" in name:
+        if family.gemma_norms and "norm" in name:
             a = a + np.float32(1)
-        if not gemma and ".q_proj." in name:
+        if family.adjacent and ".q_proj." in name:
             a = adjacent_pairs(a, toy.n_head)
-        if not gemma and ".k_proj." in name:
+        if family.adjacent and ".k_proj." in name:
             a = adjacent_pairs(a, toy.n_head_kv)
-        if name.startswith("model.layers."):
-            _, _, i, rest = name.split(".", 3)
-            stem, kind = rest.rsplit(".", 1)
-            out[f"blk.{i}.{block_names[stem]}.{kind}"] = a
-        else:
-            out[
-                {
-                    "model.embed_tokens.weight": "token_embd.weight",
-                    "model.norm.weight": "output_norm.weight",
-                    "lm_head.weight": "output.weight",
-                }[name]
-            ] = a
+        if name in _MODEL_NAMES:
+            out[_MODEL_NAMES[name]] = a
+            continue
+        _, _, i, rest = name.split(".", 3)
+        if "experts" in rest or "sinks" in rest:
+            out |= {f"blk.{i}.{k}": v for k, v in expert_tensors(toy, rest, a).items()}
+            continue
+        stem, kind = rest.rsplit(".", 1)
+        if toy.arch == "gpt-oss" and stem == "post_attention_layernorm":
+            stem = "post_attention_norm"
+        out[f"blk.{i}.{block_names.get(stem, stem)}.{kind}"] = a
     if toy.llama3:
         out["rope_freqs.weight"] = rope_divisors(toy)
+    if toy.longrope:
+        short, long = longrope_factors(toy)
+        out["rope_factors_short.weight"], out["rope_factors_long.weight"] = short, long
     return out
+
+
+def rope_keys(t):
+    keys = [("rope.freq_base", F32, t.rope_base), ("rope.dimension_count", U32, t.rotated)]
+    if t.linear_factor != 1.0:
+        keys += [
+            ("rope.scaling.type", STR, "linear"),
+            ("rope.scaling.factor", F32, t.linear_factor),
+        ]
+    if t.yarn:
+        factor, n0, _, _ = t.yarn
+        keys += [
+            ("rope.scaling.type", STR, "yarn"),
+            ("rope.scaling.factor", F32, factor),
+            ("rope.scaling.original_context_length", U32, n0),
+        ]
+    if t.longrope:  # the type is not written
+        keys += [
+            ("rope.scaling.original_context_length", U32, t.longrope[0]),
+            ("rope.scaling.attn_factor", F32, t.longrope[1]),
+        ]
+    return keys
 
 
 def gguf_keys(toy):
@@ -258,30 +280,82 @@ def gguf_keys(toy):
         ("attention.head_count", U32, t.n_head),
         ("attention.head_count_kv", U32, t.n_head_kv),
         ("attention.layer_norm_rms_epsilon", F32, t.eps),
-        ("rope.freq_base", F32, t.rope_base),
-        ("rope.dimension_count", U32, t.head_dim),
     ]
-    if t.head_dim != t.n_embd // t.n_head:
+    keys += rope_keys(t)
+    if t.head_dim != t.n_embd // t.n_head or t.value_dim != t.head_dim:
         keys += [
             ("attention.key_length", U32, t.head_dim),
-            ("attention.value_length", U32, t.head_dim),
+            ("attention.value_length", U32, t.value_dim),
         ]
     if t.arch == "llama":
         keys.append(("vocab_size", U32, t.n_vocab))
-    else:
-        keys += [
-            ("attention.sliding_window", U32, t.window),
-            ("attention.sliding_window_pattern", U32, t.pattern),
-            ("rope.freq_base_swa", F32, t.rope_base_local),
-        ]
-        if t.linear_factor != 1.0:
-            keys += [
-                ("rope.scaling.type", STR, "linear"),
-                ("rope.scaling.factor", F32, t.linear_factor),
-            ]
-        if t.final_softcap:
-            keys.append(("final_logit_softcapping", F32, t.final_softcap))
+    if t.family.windowed or t.window:
+        keys.append(("attention.sliding_window", U32, t.window))
+    if t.family.pattern:
+        keys.append(("attention.sliding_window_pattern", U32, t.pattern))
+    if t.arch == "gemma3":
+        keys.append(("rope.freq_base_swa", F32, t.rope_base_local))
+    if t.attn_softcap:
+        keys.append(("attn_logit_softcapping", F32, t.attn_softcap))
+    if t.final_softcap:
+        keys.append(("final_logit_softcapping", F32, t.final_softcap))
+    if t.n_expert:
+        keys += [("expert_count", U32, t.n_expert), ("expert_used_count", U32, t.n_expert_used)]
+        if t.n_ff != t.n_ff_expert:
+            keys.append(("expert_feed_forward_length", U32, t.n_ff_expert))
+    if t.multipliers:
+        names = ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
+        keys += [(name, F32, value) for name, value in zip(names, t.multipliers)]
     return [k for k in keys if k[0] not in t.absent]
+
+
+# Scales that make the values of random blocks of a format have a variance of about 1 / cols: offsets of
+# the half-precision fields, and each one's factor on 1 / sqrt(cols).
+_SCALES = {
+    "Q5_0": {0: 0.11},
+    "Q4_1": {0: 0.22, 2: -1.6},
+    "Q5_1": {0: 0.11, 2: -1.7},
+    "Q8_0": {0: 0.0137},
+    "Q2_K": {80: 0.12, 82: 0.18},
+    "Q3_K": {108: 0.025},
+    "Q4_K": {0: 0.006, 2: 0.045},
+    "Q5_K": {0: 0.003, 2: 0.045},
+    "Q6_K": {208: 0.0008},
+    "IQ4_NL": {0: 0.0145},
+    "IQ4_XS": {0: 0.0008},
+    "TQ1_0": {52: 1.2},
+    "TQ2_0": {64: 0.9},
+}
+
+
+def random_blocks(key, name, n_values, cols):
+    """Bytes of n_values weights of a block format: any bytes are weights, so nothing is quantised."""
+    values, size = next(t[1:] for t in ref_quant.TYPES.values() if t[0] == name)
+    n = n_values // values
+    blocks = (uniform(key, n * size) * 256).astype(np.uint8).reshape(n, size)
+    if name == "MXFP4":  # 2^(x - 128) times numbers of a deviation of about 5
+        low = int(np.floor(np.log2(0.2 / np.sqrt(cols)))) + 128
+        blocks[:, 0] = low + blocks[:, 0] % 2
+    for at, factor in _SCALES.get(name, {}).items():
+        spread = 0.75 + 0.5 * uniform(f"{key}/{at}", n)
+        half = (factor / np.sqrt(cols) * spread).astype("<f2")
+        blocks[:, at : at + 2] = half.view(np.uint8).reshape(n, 2)
+    return blocks.tobytes()
+
+
+def put_tensor(g, toy, name, a):
+    kind = toy.format_of(name) if a.ndim > 1 and name.endswith(".weight") else "F32"
+    if kind == "F32":
+        g.tensor(name, a)
+        return
+    type_id = next(i for i, t in ref_quant.TYPES.items() if t[0] == kind)
+    if kind == "F16":
+        data = a.astype("<f2").tobytes()
+    elif kind == "BF16":
+        data = (a.view(np.uint32) >> 16).astype("<u2").tobytes()
+    else:
+        data = random_blocks(f"{toy.name}/{name}", kind, a.size, a.shape[-1])
+    g.tensor(name, data, dims=list(reversed(a.shape)), type_id=type_id)
 
 
 def build_gguf(toy):
@@ -295,7 +369,7 @@ def build_gguf(toy):
     else:
         toy_vocab.put_bpe(g)
     for name, a in gguf_tensors(toy).items():
-        g.tensor(name, a)
+        put_tensor(g, toy, name, a)
     return g
 
 

@@ -125,7 +125,8 @@ class HookRun {
 };
 
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 inline HookSpec hook_spec(HookAction action, std::string site, std::vector<int32_t> layers = {}) {

@@ -1,8 +1,10 @@
 // Opening toys: case 11 (hyper-parameters that break the maths), 14, 15, 16, 19, 22, 23, 25, and the bindings.
 #include "lib/model/model_load.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "catch2/catch_test_macros.hpp"
 #include "catch2/matchers/catch_matchers_string.hpp"
@@ -70,7 +72,12 @@ TEST_CASE("case 11: hyper-parameters that pass the parser and break the maths ar
                 "above the head size");
   check_refused(with_i64("context_length", 0), Code::kModelKey, "llama.context_length", "outside");
   check_refused(with_i64("block_count", -1), Code::kModelKey, "llama.block_count", "outside");
-  check_refused(with_i64("expert_count", 8), Code::kModelKey, "llama.expert_count", "experts");
+  ToyModel experts;
+  experts.n_experts = 8;
+  experts.skip = {"expert_used_count"};
+  check_refused(experts, Code::kModelKey, "llama.expert_used_count", "missing");
+  experts.arch = "gemma3";
+  check_refused(experts, Code::kModelKey, "gemma3.expert_count", "mixture of experts");
 
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(),
                           std::numeric_limits<float>::infinity()}) {
@@ -109,19 +116,110 @@ TEST_CASE("a missing head_count_kv means head_count; key_length defaults to E/H"
 TEST_CASE("an unknown architecture lists the known ones; a missing one is an error") {
   ToyModel toy;
   toy.arch = "mamba";
-  check_refused(toy, Code::kModelArchitecture, "general.architecture", "known: llama, gemma3");
+  check_refused(toy, Code::kModelArchitecture, "general.architecture",
+                "known: llama, smollm3, qwen2, qwen3, gemma2, gemma3, phi3, granite, qwen3moe, "
+                "olmoe, gpt-oss");
 }
 
-TEST_CASE("case 14: the head is tied exactly when output.weight is absent") {
-  for (const char* arch : {"llama", "gemma3"}) {
-    ToyModel toy;
-    toy.arch = arch;
+// A toy of every family that there is.
+ToyModel family_toy(std::string_view arch) {
+  ToyModel toy;
+  toy.arch = std::string(arch);
+  toy.fused = arch == "phi3";
+  if (arch == "qwen3moe" || arch == "olmoe" || arch == "gpt-oss") toy.n_experts = 4;
+  return toy;
+}
+
+TEST_CASE("case 14: the head is tied exactly when output.weight is absent, in gemma2 always") {
+  for (const ArchSpec* arch : architectures()) {
+    INFO(arch->name);
+    ToyModel toy = family_toy(arch->name);
+    const Loaded absent = load(toy);
+    INFO(absent.model.status().message());
+    REQUIRE(absent.model.ok());
+    CHECK((*absent.model)->weights.head_is_tied);
+    CHECK((*absent.model)->weights.n_unused_tensors == 0);
     toy.tied = false;
-    const Loaded loaded = load(toy);
-    REQUIRE(loaded.model.ok());
-    CHECK_FALSE((*loaded.model)->weights.head_is_tied);
-    CHECK((*loaded.model)->weights.head.data != (*loaded.model)->weights.embed.data);
+    const Loaded present = load(toy);
+    REQUIRE(present.model.ok());
+    const ModelWeights& w = (*present.model)->weights;
+    CHECK(w.head_is_tied == (arch->name == "gemma2"));
+    CHECK((w.head.data == w.embed.data) == (arch->name == "gemma2"));
   }
+}
+
+TEST_CASE("one tensor of q, k and v, and one of gate and up, are cut by rows") {
+  const Loaded loaded = load(family_toy("phi3"));
+  INFO(loaded.model.status().message());
+  REQUIRE(loaded.model.ok());
+  const LayerWeights& w = (*loaded.model)->weights.layers[1];
+  CHECK(w.q.rows == 64);
+  CHECK(w.k.rows == 32);
+  CHECK(w.v.rows == 32);
+  CHECK(w.k.data == w.q.data + 64 * w.q.row_bytes);
+  CHECK(w.v.data == w.k.data + 32 * w.q.row_bytes);
+  CHECK(w.up.data == w.gate.data + 96 * w.gate.row_bytes);
+  CHECK(w.up.rows == 96);
+}
+
+TEST_CASE("experts: shapes, counts and what is missing") {
+  ToyModel toy = family_toy("gpt-oss");
+  const Loaded loaded = load(toy);
+  INFO(loaded.model.status().message());
+  REQUIRE(loaded.model.ok());
+  const Model& m = **loaded.model;
+  CHECK(m.config.n_experts == 4);
+  CHECK(m.config.n_experts_used == 2);
+  CHECK(m.config.n_ff_expert == 64);
+  CHECK(m.weights.layers[0].down.n_experts == 4);
+  CHECK(m.weights.layers[0].gate_bias.n_experts == 4);
+  toy.skip = {"expert_feed_forward_length"};  // then the tensor's own
+  CHECK((*load(toy).model)->config.n_ff_expert == 64);
+  toy.skip = {"blk.1.attn_sinks.weight", "blk.1.ffn_up_exps.weight"};
+  check_refused(toy, Code::kModelTensor, "blk.1.attn_sinks.weight",
+                "blk.1.ffn_up_exps.weight: missing");
+  toy = family_toy("olmoe");
+  toy.set_i64 = {{"expert_count", 3}};
+  check_refused(toy, Code::kModelTensor, "blk.0.ffn_gate_inp.weight", "expected [64, 3]");
+  toy.set_i64 = {{"expert_used_count", 5}};
+  check_refused(toy, Code::kModelKey, "olmoe.expert_used_count", "outside 1 .. 4");
+}
+
+TEST_CASE("rope scaling: kinds, factors, and what is refused") {
+  ToyModel toy;
+  toy.extra = [](GgufBuilder& b) { b.string("llama.rope.scaling.type", "dynamic"); };
+  check_refused(toy, Code::kModelKey, "llama.rope.scaling.type", "known: none, linear, yarn");
+  toy.extra = [](GgufBuilder& b) {
+    b.string("llama.rope.scaling.type", "yarn");
+    b.scalar<float>("llama.rope.scaling.factor", 4.0f);
+  };
+  const Loaded yarn = load(toy);
+  REQUIRE(yarn.model.ok());
+  const RopeConfig& rope = (*yarn.model)->config.ropes[0];
+  CHECK(rope.scaling == RopeScaling::kYarn);
+  CHECK(rope.n_ctx_original == 512);
+  CHECK(std::fabs(rope.mscale - (0.1 * std::log(4.0) + 1.0)) < 1e-6);
+  ToyModel long_only = family_toy("phi3");
+  long_only.extra = [](GgufBuilder& b) {
+    b.f32("rope_factors_long.weight", {8}, std::vector<float>(8, 2.0f));
+  };
+  check_refused(long_only, Code::kModelTensor, "rope_factors_short.weight", "missing");
+}
+
+TEST_CASE("smollm3 does not rotate every fourth layer; granite needs its logit scale") {
+  ToyModel toy = family_toy("smollm3");
+  toy.n_layer = 8;
+  const Loaded loaded = load(toy);
+  REQUIRE(loaded.model.ok());
+  for (size_t l = 0; l < 8; ++l) {
+    CHECK((*loaded.model)->config.layers[l].rope == (l % 4 == 3 ? -1 : 0));
+  }
+  ToyModel granite = family_toy("granite");
+  const Loaded scaled = load(granite);
+  REQUIRE(scaled.model.ok());
+  CHECK((*scaled.model)->config.logit_scale == 0.125f);
+  granite.skip = {"logit_scale"};
+  check_refused(granite, Code::kModelKey, "granite.logit_scale", "missing");
 }
 
 TEST_CASE("case 15: unknown tensors are counted, missing ones are listed together") {

@@ -35,6 +35,10 @@ char letter(const Program& program, const Step& step) {
     case Op::kAttention: return 't';
     case Op::kGatedAct: return 'g';
     case Op::kCheckFinite: return 'c';
+    case Op::kMoeRoute: return 'u';
+    case Op::kMoeMatmul: return 'e';
+    case Op::kMoeBias: return 'y';
+    case Op::kMoeCombine: return 'w';
     default: return '?';
   }
 }
@@ -67,7 +71,7 @@ struct Row {
 };
 
 // n norm, h head norm, q quantise, m matmul, b bias, a residual add, r rope, s KV store, t attention,
-// g gate, c check.
+// g gate, c check, u router's choice, e expert matmul, y expert bias, w weighted sum.
 const Row kRows[] = {
     {"llama Q8_0", "", "13456", "nq mmm rs rt q ma nq mmgq ma c",
      "F5 adds in the output projection"},
@@ -113,6 +117,16 @@ const Row kRows[] = {
     {"gemma3 Q8_0", "ffn_out", "12346", "nq mmm hrs hrt q m nanq mmgq m n a c", ""},
     {"gemma3 F32", "", "2346", "n mmm hrs hrt m nan mmg m n a c", ""},
     {"gemma3 mixed", "", "12346", "nqq mbmbmb hrs hrt q m nanq mmgq m n a c", ""},
+    // q, k, v and gate, up are rows of two tensors.
+    {"phi3 Q8_0", "", "13456", "nq mmm rs rt q ma nq mmgq ma c", ""},
+    // The router reads the norm as f32; experts are not joined.
+    {"qwen3moe Q8_0", "", "1345", "nq mmm hrs hrt q ma n m u q e e g q e w a c",
+     "gate and up are those of experts"},
+    {"qwen3moe Q8_0", "ffn_act", "1345", "nq mmm hrs hrt q ma n m u q e e g q e w a c", ""},
+    {"gpt-oss Q8_0", "", "1345", "nq mmm rs rt q ma n m b u q e y e y g q e y w a c",
+     "ffn_out is a sum over experts"},
+    // Norms of whole vectors stay outside the attention.
+    {"olmoe F32", "", "345", "n mmm n n rs rt ma n m u e e g e w a c", ""},
 };
 
 }  // namespace

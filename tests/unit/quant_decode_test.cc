@@ -104,7 +104,8 @@ TEST_CASE("the format table sizes and names what a GGUF may hold", "[quant]") {
   CHECK(format_info(Format::kBF16)->block_bytes == 2);
   CHECK(format_info(39)->name == "MXFP4");
   CHECK(format_info(39)->block_bytes == 17);
-  CHECK_FALSE(format_info(39)->executable);
+  CHECK(format_info(39)->executable);
+  CHECK_FALSE(format_info(40)->executable);
   CHECK(format_info(28)->block_bytes == 8);
   for (uint32_t id : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u}) {
     CHECK(format_info(id) == nullptr);

@@ -1,4 +1,4 @@
-// A small random llama or gemma3 model as GGUF bytes, every part of which a test can change or leave out.
+// A small random model of a family as GGUF bytes, every part of which a test can change or leave out.
 #ifndef ENGINE_TESTS_UNIT_TOY_MODEL_H_
 #define ENGINE_TESTS_UNIT_TOY_MODEL_H_
 
@@ -11,12 +11,19 @@
 #include <vector>
 
 #include "lib/base/half.h"
-#include "lib/base/hash.h"
 #include "lib/quant/format.h"
 #include "tests/unit/gguf_builder.h"
-#include "tests/unit/random_blocks.h"
 
 namespace engine {
+
+// splitmix64 (Steele, Lea, Flood 2014) mapped to [-1, 1): deterministic weights without state.
+inline float toy_noise(uint64_t seed, uint64_t index) {
+  uint64_t z = seed * 0x9E3779B97F4A7C15u + (index + 1) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1.0);
+}
 
 // Weights of a block format near `w`: plain rounding, no search for the best scale. Rows are whole blocks.
 inline std::vector<uint8_t> toy_encode(Format format, const std::vector<float>& w) {
@@ -59,7 +66,9 @@ struct ToyModel {
   int64_t n_tokens = 320;  // of the vocabulary; 0 = none
   bool tied = true;
   bool biases = false;
-  int64_t window = 0;  // gemma3
+  int64_t window = 0;
+  bool fused = false;  // phi3: one tensor for q, k, v, and one for gate and up
+  int64_t n_experts = 0, n_experts_used = 2, n_ff_expert = 64;
   uint64_t seed = 1;
   uint32_t vector_type = 0;       // ggml type of the norms: 0 F32, 1 F16, 30 BF16
   bool norm_as_column = false;    // norms stored as [n, 1]
@@ -70,10 +79,9 @@ struct ToyModel {
   // Overrides a scalar key "llama.x": value, as i64 unless listed in no one else's type.
   std::vector<std::pair<std::string, int64_t>> set_i64;
   std::vector<std::pair<std::string, float>> set_f32;
-  // Of the matrices, and of those whose name contains a key: F32, Q8_0, Q4_0 or Q4_K, any with random_blocks.
+  // Of the matrices, and of those whose name contains a key: F32, Q8_0, Q4_0 or Q4_K.
   Format matrix_format = Format::kF32;
   std::map<std::string, Format> matrix_formats;
-  bool random_blocks = false;  // every bit of a matrix's blocks is random but for its scale
 
   std::vector<uint8_t> build() const {
     GgufBuilder b;
@@ -88,6 +96,12 @@ struct ToyModel {
     put_u32(b, "attention.value_length", head_dim);
     if (window > 0) put_u32(b, "attention.sliding_window", window);
     put_f32(b, "attention.layer_norm_rms_epsilon", 1e-5f);
+    if (n_experts > 0) {
+      put_u32(b, "expert_count", n_experts);
+      put_u32(b, "expert_used_count", n_experts_used);
+      put_u32(b, "expert_feed_forward_length", n_ff_expert);
+    }
+    if (arch == "granite") put_f32(b, "logit_scale", 8.0f);
     for (const auto& [key, value] : set_i64) {
       if (is_new_key(key)) b.scalar<int64_t>(arch + "." + key, value);
     }
@@ -102,10 +116,6 @@ struct ToyModel {
 
  private:
   std::string full(const std::string& key) const { return arch + "." + key; }
-  // Not std::hash, which may differ between C++ libraries.
-  uint64_t key_of_name(const std::string& name) const {
-    return hash64(name.data(), name.size()) ^ seed;
-  }
   // Keys that build() writes itself; an override of one of them replaces its value there.
   static bool is_new_key(const std::string& key) {
     static const std::set<std::string> kOwn = {"context_length",
@@ -117,6 +127,10 @@ struct ToyModel {
                                                "attention.key_length",
                                                "attention.value_length",
                                                "attention.sliding_window",
+                                               "expert_count",
+                                               "expert_used_count",
+                                               "expert_feed_forward_length",
+                                               "logit_scale",
                                                "attention.layer_norm_rms_epsilon"};
     return !kOwn.contains(key);
   }
@@ -161,32 +175,26 @@ struct ToyModel {
     b.array("tokenizer.ggml.scores", scores);
     b.array("tokenizer.ggml.token_type", types);
   }
-  void put_matrix(GgufBuilder& b, const std::string& name, int64_t cols, int64_t rows) const {
+  void put_matrix(GgufBuilder& b, const std::string& name, int64_t cols, int64_t rows,
+                  int64_t n = 1) const {
     if (skip.contains(name)) return;
-    const uint64_t key = key_of_name(name);
+    std::vector<float> w(static_cast<size_t>(cols * rows * n));
+    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
     const float scale = 1.7f / std::sqrt(static_cast<float>(cols));
-    const auto near_noise = [&](Format format) {
-      std::vector<float> w(static_cast<size_t>(cols * rows));
-      for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
-      return toy_encode(format, w);
-    };
-    Format format = matrix_format;
+    for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
+    Format format = name.ends_with("ffn_gate_inp.weight") ? Format::kF32 : matrix_format;
     for (const auto& [part, other] : matrix_formats) {
       if (name.find(part) != std::string::npos) format = other;
     }
-    b.tensor({name,
-              {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)},
-              static_cast<uint32_t>(format),
-              random_blocks ? random_weights(format, cols * rows, key, scale) : near_noise(format),
-              {},
-              {},
-              {}});
+    std::vector<uint64_t> dims = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
+    if (n > 1) dims.push_back(static_cast<uint64_t>(n));
+    b.tensor({name, dims, static_cast<uint32_t>(format), toy_encode(format, w), {}, {}, {}});
   }
   void put_vector(GgufBuilder& b, const std::string& name, int64_t n, float around,
                   uint32_t type = 0) const {
     if (skip.contains(name)) return;
     ByteWriter data;
-    const uint64_t key = key_of_name(name);
+    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
     for (int64_t i = 0; i < n; ++i) {
       const float value = around + 0.2f * toy_noise(key, static_cast<uint64_t>(i));
       if (type == 0) data.put(value);
@@ -197,8 +205,43 @@ struct ToyModel {
     if (norm_as_column && around == 1.0f) dims.push_back(1);
     b.tensor({name, dims, type, data.bytes, {}, {}, {}});
   }
+  // Biases of every expert: [n, X].
+  void put_expert_bias(GgufBuilder& b, const std::string& name, int64_t n) const {
+    std::vector<float> values(static_cast<size_t>(n * n_experts));
+    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.5f * toy_noise(key, i);
+    b.f32(name, {static_cast<uint64_t>(n), static_cast<uint64_t>(n_experts)}, values);
+  }
+  void put_experts(GgufBuilder& b, const std::string& p, bool with_biases) const {
+    put_matrix(b, p + "ffn_gate_inp.weight", n_embd, n_experts);
+    put_matrix(b, p + "ffn_gate_exps.weight", n_embd, n_ff_expert, n_experts);
+    put_matrix(b, p + "ffn_up_exps.weight", n_embd, n_ff_expert, n_experts);
+    put_matrix(b, p + "ffn_down_exps.weight", n_ff_expert, n_embd, n_experts);
+    if (!with_biases) return;
+    put_vector(b, p + "ffn_gate_inp.bias", n_experts, 0.0f);
+    put_expert_bias(b, p + "ffn_gate_exps.bias", n_ff_expert);
+    put_expert_bias(b, p + "ffn_up_exps.bias", n_ff_expert);
+    put_expert_bias(b, p + "ffn_down_exps.bias", n_embd);
+  }
+  void put_attention(GgufBuilder& b, const std::string& p) const {
+    const int64_t q = n_head * head_dim, kv = n_head_kv * head_dim;
+    if (fused) {
+      put_matrix(b, p + "attn_qkv.weight", n_embd, q + 2 * kv);
+    } else {
+      put_matrix(b, p + "attn_q.weight", n_embd, q);
+      put_matrix(b, p + "attn_k.weight", n_embd, kv);
+      put_matrix(b, p + "attn_v.weight", n_embd, kv);
+    }
+    if (biases) {
+      put_vector(b, p + "attn_q.bias", q, 0.0f);
+      put_vector(b, p + "attn_k.bias", kv, 0.0f);
+      put_vector(b, p + "attn_v.bias", kv, 0.0f);
+    }
+    put_matrix(b, p + "attn_output.weight", q, n_embd);
+  }
   void put_tensors(GgufBuilder& b) const {
-    const bool gemma = arch == "gemma3";
+    const bool post_norms = arch == "gemma2" || arch == "gemma3", gpt_oss = arch == "gpt-oss";
+    const bool head_norms = arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe";
     put_matrix(b, "token_embd.weight", n_embd, n_vocab);
     put_vector(b, "output_norm.weight", n_embd, 1.0f, vector_type);
     if (!tied) put_matrix(b, "output.weight", n_embd, n_vocab);
@@ -206,22 +249,29 @@ struct ToyModel {
     for (int64_t l = 0; l < n_layer; ++l) {
       const std::string p = "blk." + std::to_string(l) + ".";
       put_vector(b, p + "attn_norm.weight", n_embd, 1.0f, vector_type);
-      put_matrix(b, p + "attn_q.weight", n_embd, n_head * head_dim);
-      put_matrix(b, p + "attn_k.weight", n_embd, n_head_kv * head_dim);
-      put_matrix(b, p + "attn_v.weight", n_embd, n_head_kv * head_dim);
-      if (biases) {
-        put_vector(b, p + "attn_q.bias", n_head * head_dim, 0.0f);
-        put_vector(b, p + "attn_k.bias", n_head_kv * head_dim, 0.0f);
-        put_vector(b, p + "attn_v.bias", n_head_kv * head_dim, 0.0f);
+      put_attention(b, p);
+      put_vector(b, p + (gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight"), n_embd, 1.0f,
+                 vector_type);
+      if (n_experts > 0) {
+        put_experts(b, p, gpt_oss);
+      } else if (fused) {
+        put_matrix(b, p + "ffn_up.weight", n_embd, 2 * n_ff);
+        put_matrix(b, p + "ffn_down.weight", n_ff, n_embd);
+      } else {
+        put_matrix(b, p + "ffn_gate.weight", n_embd, n_ff);
+        put_matrix(b, p + "ffn_up.weight", n_embd, n_ff);
+        put_matrix(b, p + "ffn_down.weight", n_ff, n_embd);
       }
-      put_matrix(b, p + "attn_output.weight", n_head * head_dim, n_embd);
-      put_vector(b, p + "ffn_norm.weight", n_embd, 1.0f, vector_type);
-      put_matrix(b, p + "ffn_gate.weight", n_embd, n_ff);
-      put_matrix(b, p + "ffn_up.weight", n_embd, n_ff);
-      put_matrix(b, p + "ffn_down.weight", n_ff, n_embd);
-      if (gemma) {
+      if (gpt_oss) put_vector(b, p + "attn_sinks.weight", n_head, 0.0f);
+      if (arch == "olmoe") {
+        put_vector(b, p + "attn_q_norm.weight", n_head * head_dim, 1.0f, vector_type);
+        put_vector(b, p + "attn_k_norm.weight", n_head_kv * head_dim, 1.0f, vector_type);
+      }
+      if (head_norms) {
         put_vector(b, p + "attn_q_norm.weight", head_dim, 1.0f, vector_type);
         put_vector(b, p + "attn_k_norm.weight", head_dim, 1.0f, vector_type);
+      }
+      if (post_norms) {
         put_vector(b, p + "post_attention_norm.weight", n_embd, 1.0f, vector_type);
         put_vector(b, p + "post_ffw_norm.weight", n_embd, 1.0f, vector_type);
       }

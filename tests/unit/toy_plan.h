@@ -40,7 +40,9 @@ inline ToyModel toy_of(const std::string& arch, Format format) {
   toy.n_layer = 3;
   toy.n_ff = 256;
   toy.matrix_format = format;
-  if (arch == "gemma3") toy.window = 32;
+  if (arch == "gemma3" || arch == "gpt-oss") toy.window = 32;
+  toy.fused = arch == "phi3";
+  if (arch == "qwen3moe" || arch == "olmoe" || arch == "gpt-oss") toy.n_experts = 4;
   if (format == Format::kQ4_K) {  // rows of whole blocks
     toy.n_embd = 256;
     toy.n_head = 16;
@@ -64,7 +66,11 @@ inline std::vector<std::pair<std::string, ToyModel>> plan_toys() {
           {"llama mixed", mixed_toy("llama")},
           {"gemma3 F32", toy_of("gemma3", Format::kF32)},
           {"gemma3 Q8_0", toy_of("gemma3", Format::kQ8_0)},
-          {"gemma3 mixed", mixed_toy("gemma3")}};
+          {"gemma3 mixed", mixed_toy("gemma3")},
+          {"phi3 Q8_0", toy_of("phi3", Format::kQ8_0)},
+          {"qwen3moe Q8_0", toy_of("qwen3moe", Format::kQ8_0)},
+          {"olmoe F32", toy_of("olmoe", Format::kF32)},
+          {"gpt-oss Q8_0", toy_of("gpt-oss", Format::kQ8_0)}};
 }
 
 inline PlanKey toy_key(Mode mode = Mode::kPlannedFused, uint32_t n_threads = 2) {
