@@ -175,8 +175,7 @@ class Binder {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
         part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
-      const Op op = row.key.op;
-      if (op == Op::kKvStore || op == Op::kAttention || op == Op::kShortConv) {
+      if (row.key.op == Op::kKvStore || row.key.op == Op::kAttention) {
         part.kv = kv_->layer(bound->layer);
         part.geometry = &program_.kv[static_cast<size_t>(bound->layer)];
       }
