@@ -218,7 +218,7 @@ typedef struct engine_model_info {
   int32_t n_embd;
   int32_t n_layer;
   int32_t n_head;
-  int32_t n_head_kv; /* of the first layer */
+  int32_t n_head_kv; /* the most of any layer */
   int32_t head_dim_k;
   int32_t head_dim_v;
   int32_t n_ff; /* of the first layer */

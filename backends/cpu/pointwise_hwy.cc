@@ -41,6 +41,7 @@ void add(const void* raw_args) {
 template <Activation kAct>
 HWY_INLINE VF gated(VF gate, VF up) {
   const DF d;
+  if constexpr (kAct == Activation::kNone) return hn::Mul(gate, up);
   if constexpr (kAct == Activation::kSwigluClamped) return swiglu_clamped_v(d, gate, up);
   return hn::Mul(kAct == Activation::kSilu ? silu_v(d, gate) : gelu_tanh_v(d, gate), up);
 }
@@ -70,6 +71,7 @@ void gated_act(const void* raw_args) {
   switch (args.act) {
     case Activation::kSilu: gated_act_rows<Activation::kSilu>(args); break;
     case Activation::kGeluTanh: gated_act_rows<Activation::kGeluTanh>(args); break;
+    case Activation::kNone: gated_act_rows<Activation::kNone>(args); break;
     case Activation::kSwigluClamped: gated_act_rows<Activation::kSwigluClamped>(args); break;
   }
 }

@@ -32,6 +32,9 @@ void gated_act(const void* raw_args) {
       case Activation::kGeluTanh:
         for (int64_t i = 0; i < args.width; ++i) out[i] = math::gelu_tanh_f32(gate[i]) * up[i];
         break;
+      case Activation::kNone:
+        for (int64_t i = 0; i < args.width; ++i) out[i] = gate[i] * up[i];
+        break;
       case Activation::kSwigluClamped:
         for (int64_t i = 0; i < args.width; ++i) {
           out[i] = math::swiglu_clamped_f32(gate[i], up[i]);

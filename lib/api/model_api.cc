@@ -142,12 +142,12 @@ void fill_weight_info(const engine_model& model, engine_model_info* info) {
   info->n_embd = static_cast<int32_t>(c.n_embd);
   info->n_layer = static_cast<int32_t>(c.n_layer);
   info->n_head = static_cast<int32_t>(c.n_head);
-  info->n_head_kv = static_cast<int32_t>(c.layers[0].n_kv_heads);
   info->head_dim_k = static_cast<int32_t>(c.head_dim_k);
   info->head_dim_v = static_cast<int32_t>(c.head_dim_v);
   info->n_ff = static_cast<int32_t>(c.layers[0].n_ff);
   info->n_ctx_train = static_cast<int32_t>(c.n_ctx_train);
   for (const engine::LayerConfig& layer : c.layers) {
+    info->n_head_kv = std::max(info->n_head_kv, static_cast<int32_t>(layer.n_kv_heads));
     info->sliding_window = std::max(info->sliding_window, static_cast<int32_t>(layer.window));
   }
   info->head_is_tied = model.model->weights.head_is_tied ? 1 : 0;

@@ -32,6 +32,7 @@ KernelKey kernel_key(const Program& program, const Step& step, KvType kv) {
     case Op::kMoeCombine: key.op = Op::kAdd; break;
     case Op::kQuantize: key.act = program.slots[static_cast<size_t>(step.out)].type; break;
     case Op::kKvStore:
+    case Op::kShortConv:
     case Op::kAttention: key.kv = kv; break;
     default: break;
   }

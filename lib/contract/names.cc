@@ -18,6 +18,7 @@ std::string_view op_name(Op op) {
     case Op::kGatedAct: return "gated_act";
     case Op::kSoftcap: return "softcap";
     case Op::kCheckFinite: return "check_finite";
+    case Op::kShortConv: return "short_conv";
     case Op::kMoeRoute: return "moe_route";
     case Op::kMoeMatmul: return "moe_matmul";
     case Op::kMoeBias: return "moe_bias";

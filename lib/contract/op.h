@@ -26,17 +26,19 @@ enum class Op : uint8_t {
   kGatedAct,     // GatedActArgs      act(gate) ⊙ up
   kSoftcap,      // SoftcapArgs
   kCheckFinite,  // CheckFiniteArgs
+  kShortConv,    // ShortConvArgs     convolution over stored positions
   kMoeRoute,     // MoeRouteArgs      router scores -> chosen experts and their weights
   kMoeMatmul,    // MatmulArgs        per token and chosen expert; the rows of kMatmul
   kMoeBias,      // AddArgs           per token and chosen expert; the rows of kAdd
   kMoeCombine,   // AddArgs           weighted sum over the chosen experts; the rows of kAdd
 };
-inline constexpr int kNumOps = 16;
+inline constexpr int kNumOps = 17;
 std::string_view op_name(Op op);
 
 enum class KvType : uint8_t { kF16 = 0, kF32 = 1 };
-// kSwigluClamped (gpt-oss): g = min(gate, 7), u = clamp(up, -7, 7), g * sigmoid(1.702 g) * (u + 1).
-enum class Activation : uint8_t { kSilu = 0, kGeluTanh = 1, kSwigluClamped = 2 };
+// kNone: the product of both. kSwigluClamped (gpt-oss): g = min(gate, 7), u = clamp(up, -7, 7),
+// g * sigmoid(1.702 g) * (u + 1).
+enum class Activation : uint8_t { kSilu = 0, kGeluTanh = 1, kSwigluClamped = 2, kNone = 3 };
 // kSoftmax: p = softmax over all scores; kRenormalised: p over the sum of the chosen p, at least 2^-14;
 // kSoftmaxOfChosen: softmax over the chosen scores.
 enum class MoeRule : uint8_t { kSoftmax = 0, kRenormalised = 1, kSoftmaxOfChosen = 2 };
@@ -214,6 +216,20 @@ struct CheckFiniteArgs {
   int64_t width;
   int64_t n_rows;
   bool* finite;  // set to false when a non-finite value was seen, else left alone
+};
+
+// A causal convolution per value: out[i] = fma chain over j ascending from 0 of z[p - n_taps + 1 + j][i] *
+// taps[j][i], without the terms of negative positions. z of a position is stored as the V of a layer with one
+// KV head of `width` dimensions and no K, so that cutting a session back needs no state of its own.
+struct ShortConvArgs {
+  const float* taps;  // [n_taps][width]
+  int64_t n_taps;
+  int64_t width;
+  int64_t first_position;  // of token 0 of this call; its own z is already stored
+  int64_t n_tokens;
+  KvLayer kv;
+  float* out;  // [N][out_stride]
+  int64_t out_stride;
 };
 
 // The k largest scores in falling order, equal ones by rising index, and the weights of their experts.

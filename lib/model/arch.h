@@ -49,6 +49,10 @@ struct ArchSpec {
 
   MoeWeights moe = MoeWeights::kNone;  // how expert weights follow from the router's scores
   bool sinks = false;                  // attn_sinks is required
+  bool short_convs =
+      false;  // layers without KV heads are short convolutions; shortconv.l_cache is required
+  std::string_view output_norm =
+      "output_norm";  // tensor of the last norm, unless output_norm itself is there
 };
 
 extern const ArchSpec kArchLlama;     // arch_llama.cc
@@ -62,6 +66,8 @@ extern const ArchSpec kArchGranite;   // arch_granite.cc
 extern const ArchSpec kArchQwen3Moe;  // arch_qwen3moe.cc
 extern const ArchSpec kArchOlmoe;     // arch_olmoe.cc
 extern const ArchSpec kArchGptOss;    // arch_gpt_oss.cc
+
+extern const ArchSpec kArchLfm2;  // arch_lfm2.cc
 
 std::span<const ArchSpec* const> architectures();
 const ArchSpec* find_architecture(std::string_view name);  // nullptr when unknown

@@ -16,7 +16,7 @@ enum class MoeWeights : uint8_t { kNone, kSoftmax, kRenormalised, kSoftmaxOfChos
 
 // What may differ from layer to layer.
 struct LayerConfig {
-  int64_t n_kv_heads = 0;  // G
+  int64_t n_kv_heads = 0;  // G; 0 = a short convolution in place of the attention
   int64_t n_ff = 0;        // F
   int64_t window = 0;      // keys that a query sees, itself included; 0 = all
   int32_t rope = 0;        // index into ModelConfig::ropes; -1 = this layer does not rotate
@@ -54,6 +54,7 @@ struct ModelConfig {
   int64_t n_rot = 0;    // dims of a head that rotate, even
   int64_t n_vocab = 0;  // rows of the embedding
   int64_t n_ctx_train = 0;
+  int64_t n_conv_taps = 0;     // of the short convolutions
   int64_t n_experts = 0;       // X; 0 = dense
   int64_t n_experts_used = 0;  // k
   int64_t n_ff_expert = 0;     // F of one expert

@@ -17,6 +17,7 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 65536;
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
+constexpr int64_t kMaxTaps = 1024;
 constexpr int64_t kMaxExperts = 65536;
 constexpr int64_t kMaxContext = (int64_t{1} << 31) - 1;
 
@@ -107,9 +108,12 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
   const int64_t n_layer = config->n_layer;
   ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> ff,
                           keys.per_layer("feed_forward_length", n_layer, 1, kMaxWidth));
-  ENGINE_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> kv,
-      keys.per_layer("attention.head_count_kv", n_layer, 1, kMaxHeads, config->n_head));
+  ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> kv,
+                          keys.per_layer("attention.head_count_kv", n_layer,
+                                         arch.short_convs ? 0 : 1, kMaxHeads, config->n_head));
+  if (arch.short_convs) {
+    ENGINE_ASSIGN_OR_RETURN(config->n_conv_taps, keys.integer("shortconv.l_cache", 1, kMaxTaps));
+  }
   int64_t window = 0;
   std::vector<bool> local(static_cast<size_t>(n_layer), false);
   if (arch.window != WindowRule::kNone) {
@@ -119,7 +123,7 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
   }
   ENGINE_ASSIGN_OR_RETURN(const bool rotates, read_rotates(keys, arch));
   for (size_t l = 0; l < static_cast<size_t>(n_layer); ++l) {
-    if (config->n_head % kv[l] != 0) {
+    if (kv[l] > 0 && config->n_head % kv[l] != 0) {
       return keys.fail("attention.head_count_kv",
                        absl::StrCat(kv[l], " does not divide head_count ", config->n_head));
     }

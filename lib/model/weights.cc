@@ -90,6 +90,23 @@ class Binder {
     return view;
   }
 
+  // A required table [rows][cols] of any float type, as f32 [cols][rows].
+  WeightView transposed(std::string_view name, int64_t rows, int64_t cols) {
+    const WeightView table = vector(name, cols, Need::kRequired, rows);
+    if (!table.present()) return table;
+    uint8_t* copy = own(static_cast<uint64_t>(rows * cols) * sizeof(float));
+    if (copy == nullptr) return {};
+    const auto* from = reinterpret_cast<const float*>(table.data);
+    auto* to = reinterpret_cast<float*>(copy);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) to[c * rows + r] = from[r * cols + c];
+    }
+    WeightView view{std::string(name), Format::kF32, cols, rows};
+    view.row_bytes = rows * int64_t{sizeof(float)};
+    view.data = copy;
+    return view;
+  }
+
   // Rows [first, first + rows) of a matrix or, where it is a vector, such values of it.
   static WeightView part(const WeightView& whole, std::string_view name, int64_t first, int64_t n) {
     WeightView view = whole;
@@ -177,11 +194,15 @@ class LayerBinder {
   LayerWeights bind() {
     const int64_t E = config_.n_embd;
     w_.attn_norm = vector("attn_norm.weight", E, kRequired);
-    bind_qkv();
-    w_.attn_output =
-        matrix("attn_output.weight", E, config_.n_head * config_.head_dim_v, kRequired);
-    w_.attn_output_bias = vector("attn_output.bias", E, kOptional);
-    if (arch_.sinks) w_.sinks = vector("attn_sinks.weight", config_.n_head, kRequired);
+    if (layer_.n_kv_heads == 0) {
+      bind_conv();
+    } else {
+      bind_qkv();
+      w_.attn_output =
+          matrix("attn_output.weight", E, config_.n_head * config_.head_dim_v, kRequired);
+      w_.attn_output_bias = vector("attn_output.bias", E, kOptional);
+      if (arch_.sinks) w_.sinks = vector("attn_sinks.weight", config_.n_head, kRequired);
+    }
     w_.ffn_norm = vector(absl::StrCat(arch_.ffn_norm, ".weight"), E, kRequired);
     if (config_.n_experts > 0) {
       bind_experts();
@@ -236,6 +257,16 @@ class LayerBinder {
     w_.k_norm = vector("attn_k_norm.weight", whole ? k : config_.head_dim_k, kRequired);
   }
 
+  void bind_conv() {
+    const int64_t E = config_.n_embd;
+    const WeightView in = matrix("shortconv.in_proj.weight", 3 * E, E, kRequired);
+    w_.conv_b = Binder::part(in, "b", 0, E);
+    w_.conv_c = Binder::part(in, "c", E, E);
+    w_.conv_u = Binder::part(in, "u", 2 * E, E);
+    w_.conv_taps = binder_.transposed(name("shortconv.conv.weight"), E, config_.n_conv_taps);
+    w_.conv_out = matrix("shortconv.out_proj.weight", E, E, kRequired);
+  }
+
   // Gate and up, or one tensor with the rows of the gate first under the name of up.
   void bind_ffn() {
     const int64_t E = config_.n_embd, F = layer_.n_ff;
@@ -284,7 +315,10 @@ absl::StatusOr<ModelWeights> bind_weights(const Gguf& file, const ArchSpec& arch
   Binder binder(file, readable_past_end, &weights);
   weights.embed = binder.matrix("token_embd.weight", 0, config->n_embd, Need::kRequired);
   config->n_vocab = weights.embed.rows;
-  weights.output_norm = binder.vector("output_norm.weight", config->n_embd, Need::kRequired);
+  const std::string_view norm =
+      binder.has("output_norm.weight") ? std::string_view("output_norm") : arch.output_norm;
+  weights.output_norm =
+      binder.vector(absl::StrCat(norm, ".weight"), config->n_embd, Need::kRequired);
   weights.head_is_tied = arch.head_tie == HeadTie::kAlways || !binder.has("output.weight");
   weights.head = weights.head_is_tied ? weights.embed
                                       : binder.matrix("output.weight", config->n_vocab,

@@ -31,7 +31,9 @@ struct WeightView {
 
 struct LayerWeights {
   WeightView attn_norm;  // [E]
-  WeightView q, k, v;    // [H*Dk][E], [G*Dk][E], [G*Dv][E]; may be rows of one tensor
+  // Of a short convolution, in place of the attention's: [E][E] each, rows of one tensor; [taps][E]; [E][E].
+  WeightView conv_b, conv_c, conv_u, conv_taps, conv_out;
+  WeightView q, k, v;  // [H*Dk][E], [G*Dk][E], [G*Dv][E]; may be rows of one tensor
   WeightView q_bias, k_bias, v_bias;
   WeightView q_norm, k_norm;  // [Dk], or [H*Dk] and [G*Dk] where the whole vector is normed
   WeightView sinks;           // [H], logits of the softmax's denominator

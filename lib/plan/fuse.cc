@@ -41,6 +41,11 @@ class SectionFuser {
       group({projection(Site::kFfnGate), projection(Site::kFfnUp)});
     }
     fuse_residual_add(Site::kFfnOut, Site::kResidPost, "down projection");
+    for (int f = 0; f < kNumFusions; ++f) {
+      const auto bit = static_cast<Fusion>(1u << f);
+      const bool is_silent = why_off_[static_cast<size_t>(f)].empty();
+      if ((on_ & bit) == 0 && is_silent) off(bit, "the layer has no steps that it joins");
+    }
     return result();
   }
 

@@ -52,7 +52,11 @@ class Lowering {
       steps_ = &program_.layers.emplace_back();
       sites_ = &program_.layer_sites.emplace_back();
       layer_ = static_cast<int32_t>(l);
-      lower_attention(resid, l);
+      if (config_.layers[l].n_kv_heads == 0) {
+        lower_conv(resid, l);
+      } else {
+        lower_attention(resid, l);
+      }
       lower_ffn(resid, l);
       Step check{.op = Op::kCheckFinite};
       check.in0 = resid;
@@ -235,11 +239,8 @@ class Lowering {
     const LayerWeights& w = model_.weights.layers[l];
     const LayerConfig& layer = config_.layers[l];
     const int64_t H = config_.n_head, G = layer.n_kv_heads;
-    const int64_t E = config_.n_embd, Dk = config_.head_dim_k, Dv = config_.head_dim_v;
-    const int32_t n1 = norm(resid, w.attn_norm, "attn_norm", E);
-    steps_->back().fires_before.push_back(Site::kResidPre);
-    (*sites_)[static_cast<size_t>(Site::kResidPre)] = {resid, E, 0};
-    fires(Site::kAttnNorm, E);
+    const int64_t Dk = config_.head_dim_k, Dv = config_.head_dim_v;
+    const int32_t n1 = first_norm(resid, w);
     int32_t q = linear(n1, w.q, w.q_bias, "q");
     fires(Site::kQ, H * Dk, H);
     int32_t k = linear(n1, w.k, w.k_bias, "k");
@@ -277,11 +278,55 @@ class Lowering {
     emit(attention);
     fires(Site::kAttnZ, H * Dv, H);
 
-    const int32_t o = linear(attention.out, w.attn_output, w.attn_output_bias, "attn_out");
-    if (w.post_attn_norm.present()) norm(o, w.post_attn_norm, "attn_out", E);
+    finish_branch(resid, linear(attention.out, w.attn_output, w.attn_output_bias, "attn_out"), w);
+  }
+
+  int32_t first_norm(int32_t resid, const LayerWeights& w) {
+    const int64_t E = config_.n_embd;
+    const int32_t n1 = norm(resid, w.attn_norm, "attn_norm", E);
+    steps_->back().fires_before.push_back(Site::kResidPre);
+    (*sites_)[static_cast<size_t>(Site::kResidPre)] = {resid, E, 0};
+    fires(Site::kAttnNorm, E);
+    return n1;
+  }
+
+  void finish_branch(int32_t resid, int32_t branch, const LayerWeights& w) {
+    const int64_t E = config_.n_embd;
+    if (w.post_attn_norm.present()) norm(branch, w.post_attn_norm, "attn_out", E);
     fires(Site::kAttnOut, E);
-    add(resid, o, slot("resid_mid", E));
+    add(resid, branch, slot("resid_mid", E));
     fires(Site::kResidMid, E);
+  }
+
+  int32_t product(int32_t a, int32_t b, const std::string& name) {
+    Step step{.op = Op::kGatedAct};
+    step.in0 = a;
+    step.in1 = b;
+    step.out = slot(name, config_.n_embd);
+    step.width = config_.n_embd;
+    step.act = Activation::kNone;
+    emit(step);
+    return step.out;
+  }
+
+  // out_proj(c * conv(b * u)); b * u of each position is stored as a V.
+  void lower_conv(int32_t resid, size_t l) {
+    const LayerWeights& w = model_.weights.layers[l];
+    const int64_t E = config_.n_embd;
+    const int32_t n1 = first_norm(resid, w);
+    const int32_t b = linear(n1, w.conv_b, {}, "conv_b");
+    const int32_t c = linear(n1, w.conv_c, {}, "conv_c");
+    const int32_t u = linear(n1, w.conv_u, {}, "conv_u");
+    program_.kv.push_back({1, 0, E});
+    Step store{.op = Op::kKvStore};
+    store.in0 = store.in1 = product(b, u, "conv_z");  // of no K
+    emit(store);
+    Step conv{.op = Op::kShortConv};
+    conv.weight = weight(w.conv_taps);
+    conv.out = slot("conv_y", E);
+    conv.width = E;
+    emit(conv);
+    finish_branch(resid, linear(product(c, conv.out, "conv_gated"), w.conv_out, {}, "attn_out"), w);
   }
 
   int32_t gated_act(int32_t gate, int32_t up, int64_t width) {

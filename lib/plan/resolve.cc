@@ -43,6 +43,7 @@ std::string describe(const KernelKey& key) {
     case Op::kMatmul: return join({op, " of ", format_name(key.format), " by ", act_name(key.act)});
     case Op::kQuantize: return join({op, " to ", act_name(key.act)});
     case Op::kKvStore:
+    case Op::kShortConv:
     case Op::kAttention:
       return join({op, key.kv == KvType::kF16 ? " with f16 KV" : " with f32 KV"});
     default: return std::string(op);
@@ -58,6 +59,7 @@ bool fits(const KernelKey& row, const KernelKey& key) {
              (key.layout == Layout::kAny || row.layout == key.layout);
     case Op::kQuantize: return row.act == key.act;
     case Op::kKvStore:
+    case Op::kShortConv:
     case Op::kAttention: return row.kv == key.kv;
     default: return true;
   }

@@ -36,7 +36,8 @@ SectionFlow section_flow(const std::vector<Step>& section) {
     };
     mine.producer0 = read(step.in0);
     mine.producer1 = read(step.in1);
-    if (step.op == Op::kAttention && kv_store >= 0) mine.after.push_back(kv_store);
+    const bool reads_kv = step.op == Op::kAttention || step.op == Op::kShortConv;
+    if (reads_kv && kv_store >= 0) mine.after.push_back(kv_store);
     if (step.op == Op::kKvStore) kv_store = i;
     if (step.out < 0) continue;
     SlotState& state = slots[step.out];

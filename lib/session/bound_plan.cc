@@ -175,7 +175,8 @@ class Binder {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
         part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
-      if (row.key.op == Op::kKvStore || row.key.op == Op::kAttention) {
+      const Op op = row.key.op;
+      if (op == Op::kKvStore || op == Op::kAttention || op == Op::kShortConv) {
         part.kv = kv_->layer(bound->layer);
         part.geometry = &program_.kv[static_cast<size_t>(bound->layer)];
       }

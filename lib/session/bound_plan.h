@@ -44,8 +44,8 @@ struct BoundPart {
   int64_t weight_row_bytes = 0;
   const RopeRule* rope = nullptr;
   const double* theta = nullptr;         // of rope, for this session's context
-  KvLayer kv;                            // kKvStore, kAttention
-  const KvGeometry* geometry = nullptr;  // kKvStore, kAttention
+  KvLayer kv;                            // kKvStore, kAttention, kShortConv
+  const KvGeometry* geometry = nullptr;  // kKvStore, kAttention, kShortConv
   ActType act = ActType::kF32;           // of out
   Place in0, in1, out;
 

@@ -148,6 +148,16 @@ void attention(const BoundStep& step, ExecContext& c) {
   });
 }
 
+void short_conv(const BoundStep& step, ExecContext& c) {
+  const BoundPart& p = step.parts[0];
+  spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
+    const ShortConvArgs args{p.weight_floats(),        p.weight->rows, p.weight->cols,
+                             c.first_position + begin, end - begin,    p.kv,
+                             p.out.floats(begin),      p.out.stride()};
+    p.entry(&args);
+  });
+}
+
 void gated_act(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
@@ -194,6 +204,7 @@ StepExecutor single_executor(Op op) {
     case Op::kGatedAct: return gated_act;
     case Op::kSoftcap: return softcap;
     case Op::kCheckFinite: return check_finite;
+    case Op::kShortConv: return short_conv;
     case Op::kMoeRoute:
     case Op::kMoeMatmul:
     case Op::kMoeBias:

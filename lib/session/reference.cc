@@ -132,6 +132,7 @@ absl::Status Reference::run_step(const Step& step, const Call& call) {
     case Op::kGatedAct: return gated_act(entry, step, call);
     case Op::kSoftcap: return softcap(entry, step, call);
     case Op::kCheckFinite: return check_finite(entry, step, call);
+    case Op::kShortConv: return short_conv(entry, step, call);
     case Op::kMoeRoute: return moe_route(entry, step, call);
     case Op::kMoeMatmul: return moe_matmul(entry, step, call);
     case Op::kMoeBias: return moe_bias(entry, step, call);
@@ -351,6 +352,16 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
     if (step.weight >= 0) args.sinks = weight_floats(step.weight);
     entry(&args);
   });
+  return absl::OkStatus();
+}
+
+absl::Status Reference::short_conv(KernelEntry entry, const Step& step, const Call& call) {
+  const Weight& w = program_.weights[static_cast<size_t>(step.weight)];
+  ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
+  const ShortConvArgs args{
+      weight_floats(step.weight), w.rows, w.cols,          call.first_position, call.n_tokens,
+      kv_->layer(step.layer),     out,    stride(step.out)};
+  entry(&args);
   return absl::OkStatus();
 }
 

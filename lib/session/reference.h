@@ -98,6 +98,7 @@ class Reference {
   absl::Status gated_act(KernelEntry entry, const Step& step, const Call& call);
   absl::Status softcap(KernelEntry entry, const Step& step, const Call& call);
   absl::Status check_finite(KernelEntry entry, const Step& step, const Call& call);
+  absl::Status short_conv(KernelEntry entry, const Step& step, const Call& call);
   // reference_moe.cc
   absl::Status moe_route(KernelEntry entry, const Step& step, const Call& call);
   absl::Status moe_matmul(KernelEntry entry, const Step& step, const Call& call);

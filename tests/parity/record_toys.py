@@ -138,6 +138,15 @@ CLASSES = {
         "Olmoe",
         lambda t: dict(num_experts=t.n_expert, num_experts_per_tok=t.n_expert_used),
     ),
+    "lfm2": (
+        "Lfm2",
+        lambda t: dict(
+            conv_L_cache=t.n_taps,
+            norm_eps=t.eps,
+            block_auto_adjust_ff_dim=False,
+            layer_types=["conv" if i in t.convs else "full_attention" for i in range(t.n_layer)],
+        ),
+    ),
     "gpt-oss": (
         "GptOss",
         lambda t: dict(

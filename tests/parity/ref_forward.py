@@ -112,7 +112,7 @@ def rotate(x, angles, adjacent, m=1.0):
 # What a family does by its name alone; all else is decided by keys and by which tensors there are.
 ADJACENT = {"llama", "smollm3", "granite"}
 GEMMA = {"gemma2", "gemma3"}  # embeddings times sqrt(E), GELU
-FAMILIES = ADJACENT | GEMMA | {"qwen2", "qwen3", "phi3", "qwen3moe", "olmoe", "gpt-oss"}
+FAMILIES = ADJACENT | GEMMA | {"qwen2", "qwen3", "phi3", "qwen3moe", "olmoe", "gpt-oss", "lfm2"}
 SLIDES = {"llama": 0, "phi3": 0, "gemma2": 2, "gemma3": 6, "gpt-oss": 2}  # family -> default period, 0 = every layer
 SOFTCAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0)}  # attention, final
 
@@ -132,6 +132,8 @@ class Reference:
         self.n_layer, self.n_embd = self.key("block_count"), self.key("embedding_length")
         self.n_head = self.key("attention.head_count")
         self.n_head_kv = self.key("attention.head_count_kv", self.n_head)
+        if isinstance(self.n_head_kv, list):
+            self.n_head_kv = max(self.n_head_kv)  # 0 where a layer is a short convolution
         self.head_dim = self.key("attention.key_length", self.n_embd // self.n_head)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.n_rot = self.key("rope.dimension_count", self.head_dim)
@@ -287,6 +289,18 @@ class Reference:
         z = self.at("attn_z", layer, np.concatenate(out, axis=1))
         return self.linear(z, p + "attn_output")
 
+    def short_conv(self, layer, x, kv):
+        p, n = f"blk.{layer}.shortconv.", len(x)
+        b, c, u = np.split(self.linear(x, p + "in_proj"), 3, axis=1)
+        z = b * u
+        if kv == "f16":  # stored as values are
+            z = z.astype(np.float16).astype(np.float64)
+        taps = self.w(p + "conv.weight")
+        reach = taps.shape[1] - 1
+        padded = np.concatenate([np.zeros((reach, z.shape[1])), z])
+        y = sum(padded[j : j + n] * taps[:, j] for j in range(reach + 1))
+        return self.linear(c * y, p + "out_proj")
+
     def experts(self, layer, x):
         """Each token's experts one by one; the sites hold them side by side in the order of the choice."""
         p, k = f"blk.{layer}.", self.key("expert_used_count")
@@ -340,7 +354,9 @@ class Reference:
             p = f"blk.{layer}."
             x = self.at("resid_pre", layer, x)
             normed = rms_norm(x, self.w(p + "attn_norm.weight"), self.eps)
-            branch = self.attention(layer, self.at("attn_norm", layer, normed), kv)
+            is_conv = p + "shortconv.conv.weight" in self.file
+            mix = self.short_conv if is_conv else self.attention
+            branch = mix(layer, self.at("attn_norm", layer, normed), kv)
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_attention_norm.weight"), self.eps)
             branch = self.at("attn_out", layer, branch)
@@ -356,7 +372,8 @@ class Reference:
 
     def logits(self, ids, kv="f32"):
         """Logits [T, V] in float64."""
-        x = rms_norm(self.hidden(ids, kv), self.w("output_norm.weight"), self.eps)
+        norm = "token_embd_norm" if self.arch == "lfm2" else "output_norm"
+        x = rms_norm(self.hidden(ids, kv), self.w(norm + ".weight"), self.eps)
         x = self.at("final_norm", -1, x)
         name = "output.weight" if "output.weight" in self.file else "token_embd.weight"
         x, head = self.operand(name, x), self.file.tensor(name)

@@ -85,6 +85,8 @@ FAULTS = [
     ("granite_scales", {"logit_scale": 1.0 / 8.0}, ()),
     ("qwen3moe_untied", {"expert_used_count": 2}, ()),
     ("olmoe", {"expert_used_count": 2}, ()),
+    ("lfm2", {"rope.freq_base": 1e5}, ()),
+    ("lfm2_taps", {"attention.layer_norm_rms_epsilon": 1e-3}, ()),
     ("gptoss", {}, ("blk.0.attn_sinks.weight",)),
     ("gptoss", {}, ("blk.1.ffn_gate_inp.bias",)),
     ("gptoss", {}, ("blk.2.ffn_down_exps.bias",)),

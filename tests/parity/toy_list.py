@@ -33,6 +33,7 @@ FAMILIES = {
     "granite": Family(adjacent=True),
     "qwen3moe": Family(qk_norm="head", router="gate", norm_topk=True),
     "olmoe": Family(qk_norm="whole", router="gate"),
+    "lfm2": Family(qk_norm="head"),
     "gpt-oss": Family(router="router", interleaved=True, windowed=True, pattern=True),
 }
 
@@ -73,6 +74,9 @@ class Toy:
     nope_period: int = 0
     # granite: embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling
     multipliers: tuple | None = None
+    # lfm2: layers that are short convolutions, and how many positions one reaches
+    convs: tuple = ()
+    n_taps: int = 3
     n_expert: int = 0
     n_expert_used: int = 2
     n_ff_expert: int = 48
@@ -273,6 +277,8 @@ TOYS = {
                 (".weight", "Q8_0"),
             ),
         ),
+        Toy("lfm2", "lfm2", n_layer=5, convs=(0, 1, 3), tied=True, n_head_kv=1, rope_base=1e6),
+        Toy("lfm2_taps", "lfm2", n_layer=3, convs=(1, 2), n_taps=5),
         Toy("granite_tied", "granite", tied=True, attention_bias=True, multipliers=(6.0, 0.5, 1.5, 0.25)),
     ]
 }

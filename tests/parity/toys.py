@@ -16,7 +16,7 @@ import numpy as np
 
 import ref_quant
 import toy_vocab
-from gguf_fixture import F32, STR, U32, Gguf
+from gguf_fixture import F32, I32, STR, U32, Gguf
 from toy_list import TOYS, Toy  # noqa: F401
 
 N_POSITIONS = 120  # more than seven gemma windows of 16
@@ -72,7 +72,14 @@ def weights(toy):
     matrix("model.embed_tokens.weight", t.n_vocab, t.n_embd)
     for i in range(t.n_layer):
         p = f"model.layers.{i}."
-        attention_weights(t, p, w, matrix, norm)
+        if i in t.convs:
+            matrix(p + "conv.in_proj.weight", 3 * t.n_embd, t.n_embd, 1.5)
+            matrix(p + "conv.out_proj.weight", t.n_embd, t.n_embd)
+            w[p + "conv.conv.weight"] = vector(
+                f"{t.name}/{p}conv", t.n_embd * t.n_taps, -1.0, 1.0
+            ).reshape(t.n_embd, 1, t.n_taps)
+        else:
+            attention_weights(t, p, w, matrix, norm)
         feed_forward_weights(t, p, w, matrix)
         norm(p + "input_layernorm.weight", t.n_embd)
         norm(p + "post_attention_layernorm.weight", t.n_embd)
@@ -82,7 +89,28 @@ def weights(toy):
     norm("model.norm.weight", t.n_embd)
     if not t.tied:
         matrix("lm_head.weight", t.n_vocab, t.n_embd)
+    if t.arch == "lfm2":
+        return {lfm2_name(key): a for key, a in w.items()}
     return w
+
+
+LFM2_NAMES = {
+    "self_attn.o_proj": "self_attn.out_proj",
+    "self_attn.q_norm": "self_attn.q_layernorm",
+    "self_attn.k_norm": "self_attn.k_layernorm",
+    "mlp.gate_proj": "feed_forward.w1",
+    "mlp.up_proj": "feed_forward.w3",
+    "mlp.down_proj": "feed_forward.w2",
+    "input_layernorm": "operator_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "model.norm": "model.embedding_norm",
+}
+
+
+def lfm2_name(key):
+    for ours, theirs in LFM2_NAMES.items():
+        key = key.replace(ours, theirs)
+    return key
 
 
 def attention_weights(t, p, w, matrix, norm):
@@ -185,13 +213,20 @@ _BLOCK_NAMES = {
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate": "ffn_gate_inp",
     "mlp.router": "ffn_gate_inp",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.out_proj": "shortconv.out_proj",
+    "conv.conv": "shortconv.conv",
 }
 _BLOCK_NAMES_SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+_BLOCK_NAMES |= {
+    theirs: _BLOCK_NAMES[ours] for ours, theirs in LFM2_NAMES.items() if ours in _BLOCK_NAMES
+}
 _MODEL_NAMES = {
+    "model.embedding_norm.weight": "token_embd_norm.weight",
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
@@ -227,6 +262,8 @@ def gguf_tensors(toy):
             a = adjacent_pairs(a, toy.n_head)
         if family.adjacent and ".k_proj." in name:
             a = adjacent_pairs(a, toy.n_head_kv)
+        if name.endswith("conv.conv.weight"):
+            a = a[:, 0]
         if name in _MODEL_NAMES:
             out[_MODEL_NAMES[name]] = a
             continue
@@ -278,9 +315,16 @@ def gguf_keys(toy):
         ("block_count", U32, t.n_layer),
         ("feed_forward_length", U32, t.n_ff),
         ("attention.head_count", U32, t.n_head),
-        ("attention.head_count_kv", U32, t.n_head_kv),
         ("attention.layer_norm_rms_epsilon", F32, t.eps),
     ]
+    if t.convs:
+        heads = [0 if i in t.convs else t.n_head_kv for i in range(t.n_layer)]
+        keys += [
+            ("attention.head_count_kv", I32, heads),
+            ("shortconv.l_cache", U32, t.n_taps),
+        ]
+    else:
+        keys.append(("attention.head_count_kv", U32, t.n_head_kv))
     keys += rope_keys(t)
     if t.head_dim != t.n_embd // t.n_head or t.value_dim != t.head_dim:
         keys += [
@@ -363,7 +407,8 @@ def build_gguf(toy):
     g.kv("general.architecture", STR, toy.arch)
     g.kv("general.name", STR, "toy " + toy.name)
     for key, kind, value in gguf_keys(toy):
-        g.kv(f"{toy.arch}.{key}", kind, value)
+        put = g.array if isinstance(value, list) else g.kv
+        put(f"{toy.arch}.{key}", kind, value)
     if toy.vocabulary == "spm":
         toy_vocab.put_spm(g)
     else:

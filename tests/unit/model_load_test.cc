@@ -118,7 +118,7 @@ TEST_CASE("an unknown architecture lists the known ones; a missing one is an err
   toy.arch = "mamba";
   check_refused(toy, Code::kModelArchitecture, "general.architecture",
                 "known: llama, smollm3, qwen2, qwen3, gemma2, gemma3, phi3, granite, qwen3moe, "
-                "olmoe, gpt-oss");
+                "olmoe, gpt-oss, lfm2");
 }
 
 // A toy of every family that there is.
@@ -204,6 +204,25 @@ TEST_CASE("rope scaling: kinds, factors, and what is refused") {
     b.f32("rope_factors_long.weight", {8}, std::vector<float>(8, 2.0f));
   };
   check_refused(long_only, Code::kModelTensor, "rope_factors_short.weight", "missing");
+}
+
+TEST_CASE("lfm2: layers without KV heads are convolutions with taps by position") {
+  ToyModel toy = family_toy("lfm2");
+  const Loaded loaded = load(toy);
+  INFO(loaded.model.status().message());
+  REQUIRE(loaded.model.ok());
+  const Model& m = **loaded.model;
+  CHECK(m.config.layers[0].n_kv_heads == 2);
+  CHECK(m.config.layers[1].n_kv_heads == 0);
+  const LayerWeights& w = m.weights.layers[1];
+  CHECK(w.conv_taps.rows == 3);
+  CHECK(w.conv_taps.cols == 64);
+  const auto* taps = reinterpret_cast<const float*>(w.conv_taps.data);
+  CHECK(taps[2 * 64 + 5] == toy_noise(8, 3 * 5 + 2));
+  CHECK(w.conv_u.data == w.conv_b.data + 2 * 64 * w.conv_b.row_bytes);
+  CHECK_FALSE(w.q.present());
+  toy.skip = {"shortconv.l_cache"};
+  check_refused(toy, Code::kModelKey, "lfm2.shortconv.l_cache", "missing");
 }
 
 TEST_CASE("smollm3 does not rotate every fourth layer; granite needs its logit scale") {

@@ -35,6 +35,7 @@ char letter(const Program& program, const Step& step) {
     case Op::kAttention: return 't';
     case Op::kGatedAct: return 'g';
     case Op::kCheckFinite: return 'c';
+    case Op::kShortConv: return 'k';
     case Op::kMoeRoute: return 'u';
     case Op::kMoeMatmul: return 'e';
     case Op::kMoeBias: return 'y';
@@ -71,7 +72,7 @@ struct Row {
 };
 
 // n norm, h head norm, q quantise, m matmul, b bias, a residual add, r rope, s KV store, t attention,
-// g gate, c check, u router's choice, e expert matmul, y expert bias, w weighted sum.
+// g gate, c check, u router's choice, e expert matmul, k short convolution, y expert bias, w weighted sum.
 const Row kRows[] = {
     {"llama Q8_0", "", "13456", "nq mmm rs rt q ma nq mmgq ma c",
      "F5 adds in the output projection"},
@@ -125,6 +126,9 @@ const Row kRows[] = {
     {"qwen3moe Q8_0", "ffn_act", "1345", "nq mmm hrs hrt q ma n m u q e e g q e w a c", ""},
     {"gpt-oss Q8_0", "", "1345", "nq mmm rs rt q ma n m b u q e y e y g q e y w a c",
      "ffn_out is a sum over experts"},
+    // Layer 1 is a short convolution: three projections, product, store, convolution, product.
+    {"lfm2 Q8_0", "", "156", "nq m m m g s k g q ma nq mmgq ma c",
+     "the layer has no q/k norm and no rotation"},
     // Norms of whole vectors stay outside the attention.
     {"olmoe F32", "", "345", "n mmm n n rs rt ma n m u e e g e w a c", ""},
 };

@@ -21,7 +21,7 @@ std::vector<KernelKey> needed_keys() {
                       Op::kSoftcap, Op::kCheckFinite, Op::kMoeRoute}) {
     keys.push_back({.op = op});
   }
-  for (const Op op : {Op::kKvStore, Op::kAttention}) {
+  for (const Op op : {Op::kKvStore, Op::kAttention, Op::kShortConv}) {
     for (const KvType kv : {KvType::kF16, KvType::kF32}) keys.push_back({.op = op, .kv = kv});
   }
   for (const ActType act : {ActType::kQ8x32, ActType::kQ8x256}) {
@@ -42,7 +42,7 @@ bool is_scalar(const KernelRow* row) { return std::string_view(row->name).ends_w
 }  // namespace
 
 TEST_CASE("every key that a model needs resolves on every target") {
-  CHECK(needed_keys().size() == 8 + 4 + 2 + 2 * 18);
+  CHECK(needed_keys().size() == 8 + 6 + 2 + 2 * 18);
   for (const KernelKey& key : needed_keys()) {
     for (const Target target : kAllTargets) {
       CAPTURE(op_name(key.op), target_name(target));
@@ -66,8 +66,8 @@ TEST_CASE("a vector row is chosen where this machine runs one, the scalar row is
   for (const Target target : cpu_targets()) {
     if (target == Target::kScalar) continue;
     for (const KernelKey& key : needed_keys()) {
-      const bool scalar_only =
-          key.op == Op::kRopeAngles || key.op == Op::kEmbed || key.op == Op::kMoeRoute;
+      const bool scalar_only = key.op == Op::kRopeAngles || key.op == Op::kEmbed ||
+                               key.op == Op::kMoeRoute || key.op == Op::kShortConv;
       if (scalar_only) continue;
       CAPTURE(op_name(key.op), target_name(target));
       const auto resolved = resolve_kernel(key, target);

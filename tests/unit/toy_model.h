@@ -91,7 +91,16 @@ struct ToyModel {
     put_u32(b, "block_count", n_layer);
     put_u32(b, "feed_forward_length", n_ff);
     put_u32(b, "attention.head_count", n_head);
-    put_u32(b, "attention.head_count_kv", n_head_kv);
+    if (arch == "lfm2") {
+      std::vector<int32_t> heads;
+      for (int64_t l = 0; l < n_layer; ++l) {
+        heads.push_back(is_conv(l) ? 0 : static_cast<int32_t>(n_head_kv));
+      }
+      b.array(full("attention.head_count_kv"), heads);
+      put_u32(b, "shortconv.l_cache", 3);
+    } else {
+      put_u32(b, "attention.head_count_kv", n_head_kv);
+    }
     put_u32(b, "attention.key_length", head_dim);
     put_u32(b, "attention.value_length", head_dim);
     if (window > 0) put_u32(b, "attention.sliding_window", window);
@@ -116,6 +125,7 @@ struct ToyModel {
 
  private:
   std::string full(const std::string& key) const { return arch + "." + key; }
+  bool is_conv(int64_t l) const { return arch == "lfm2" && l % 2 == 1; }
   // Keys that build() writes itself; an override of one of them replaces its value there.
   static bool is_new_key(const std::string& key) {
     static const std::set<std::string> kOwn = {"context_length",
@@ -127,6 +137,7 @@ struct ToyModel {
                                                "attention.key_length",
                                                "attention.value_length",
                                                "attention.sliding_window",
+                                               "shortconv.l_cache",
                                                "expert_count",
                                                "expert_used_count",
                                                "expert_feed_forward_length",
@@ -241,15 +252,25 @@ struct ToyModel {
   }
   void put_tensors(GgufBuilder& b) const {
     const bool post_norms = arch == "gemma2" || arch == "gemma3", gpt_oss = arch == "gpt-oss";
-    const bool head_norms = arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe";
+    const bool norms_heads =
+        arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe" || arch == "lfm2";
     put_matrix(b, "token_embd.weight", n_embd, n_vocab);
-    put_vector(b, "output_norm.weight", n_embd, 1.0f, vector_type);
+    put_vector(b, arch == "lfm2" ? "token_embd_norm.weight" : "output_norm.weight", n_embd, 1.0f,
+               vector_type);
     if (!tied) put_matrix(b, "output.weight", n_embd, n_vocab);
     if (!rope_freqs.empty()) b.f32("rope_freqs.weight", {rope_freqs.size()}, rope_freqs);
     for (int64_t l = 0; l < n_layer; ++l) {
       const std::string p = "blk." + std::to_string(l) + ".";
       put_vector(b, p + "attn_norm.weight", n_embd, 1.0f, vector_type);
-      put_attention(b, p);
+      if (is_conv(l)) {
+        put_matrix(b, p + "shortconv.in_proj.weight", n_embd, 3 * n_embd);
+        put_matrix(b, p + "shortconv.out_proj.weight", n_embd, n_embd);
+        std::vector<float> taps(static_cast<size_t>(3 * n_embd));
+        for (size_t i = 0; i < taps.size(); ++i) taps[i] = toy_noise(seed + 7, i);
+        b.f32(p + "shortconv.conv.weight", {3, static_cast<uint64_t>(n_embd)}, taps);
+      } else {
+        put_attention(b, p);
+      }
       put_vector(b, p + (gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight"), n_embd, 1.0f,
                  vector_type);
       if (n_experts > 0) {
@@ -267,7 +288,7 @@ struct ToyModel {
         put_vector(b, p + "attn_q_norm.weight", n_head * head_dim, 1.0f, vector_type);
         put_vector(b, p + "attn_k_norm.weight", n_head_kv * head_dim, 1.0f, vector_type);
       }
-      if (head_norms) {
+      if (norms_heads && !is_conv(l)) {
         put_vector(b, p + "attn_q_norm.weight", head_dim, 1.0f, vector_type);
         put_vector(b, p + "attn_k_norm.weight", head_dim, 1.0f, vector_type);
       }

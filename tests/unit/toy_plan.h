@@ -70,6 +70,7 @@ inline std::vector<std::pair<std::string, ToyModel>> plan_toys() {
           {"phi3 Q8_0", toy_of("phi3", Format::kQ8_0)},
           {"qwen3moe Q8_0", toy_of("qwen3moe", Format::kQ8_0)},
           {"olmoe F32", toy_of("olmoe", Format::kF32)},
+          {"lfm2 Q8_0", toy_of("lfm2", Format::kQ8_0)},
           {"gpt-oss Q8_0", toy_of("gpt-oss", Format::kQ8_0)}};
 }
 
