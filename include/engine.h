@@ -393,7 +393,9 @@ ENGINE_API int32_t engine_model_tensor_at(const engine_model *model, uint64_t in
  *   model    in   handle
  *   index    in   0, 1, ...
  *
- * Effect   Returns a constant ("avx3_spr", "avx3_dl", "avx3", "avx2", "neon", ..., last "scalar"), NULL past the end.
+ * Effect   Returns a constant ("amx", "avx3_spr", "avx3_dl", "avx3", "avx2", "neon", ..., last "scalar"), NULL past the
+ *          end. "amx" stands for a CPU with int8 tiles in a process that may use them, which Linux grants on request:
+ *          the first model asks for it (arch_prctl), once for the process.
  *          All give the same logits, bit for bit.
  * Threads  any
  * Errors   —

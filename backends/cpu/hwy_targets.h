@@ -60,7 +60,8 @@
       case ::engine::Target::kAvx2: return HWY_CHOOSE_AVX2(fn);             \
       case ::engine::Target::kAvx3: return HWY_CHOOSE_AVX3(fn);             \
       case ::engine::Target::kAvx3Dl: return HWY_CHOOSE_AVX3_DL(fn);        \
-      case ::engine::Target::kAvx3Spr: return HWY_CHOOSE_AVX3_SPR(fn);      \
+      case ::engine::Target::kAvx3Spr:                                      \
+      case ::engine::Target::kAmx: return HWY_CHOOSE_AVX3_SPR(fn);          \
       case ::engine::Target::kNeon: return HWY_CHOOSE_NEON_WITHOUT_AES(fn); \
       case ::engine::Target::kScalar: break;                                \
     }                                                                       \

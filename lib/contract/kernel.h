@@ -16,10 +16,10 @@ using KernelEntry = void (*)(const void* args);  // args: the struct of the row'
 
 // CPU targets that a kernel can be compiled for. All of them have fused multiply-add or emulate it
 // (scalar: std::fma), so all give the same bits.
-enum class Target : uint8_t { kScalar = 0, kNeon, kAvx2, kAvx3, kAvx3Dl, kAvx3Spr };
-inline constexpr int kNumTargets = 6;
+enum class Target : uint8_t { kScalar = 0, kNeon, kAvx2, kAvx3, kAvx3Dl, kAvx3Spr, kAmx };
+inline constexpr int kNumTargets = 7;
 std::string_view target_name(
-    Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr"
+    Target target);  // "scalar", "neon", "avx2", "avx3", "avx3_dl", "avx3_spr", "amx"
 
 enum class Layout : uint8_t {
   kNone = 0,

@@ -35,6 +35,7 @@ std::string_view target_name(Target target) {
     case Target::kAvx3: return "avx3";
     case Target::kAvx3Dl: return "avx3_dl";
     case Target::kAvx3Spr: return "avx3_spr";
+    case Target::kAmx: return "amx";
   }
   return "unknown";
 }

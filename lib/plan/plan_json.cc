@@ -73,6 +73,11 @@ std::vector<std::string> features(Target target) {
       all.insert(all.end(), {"avx512bf16", "avx512fp16"});
       return all;
     }
+    case Target::kAmx: {
+      std::vector<std::string> all = features(Target::kAvx3Spr);
+      all.insert(all.begin(), {"amx_int8", "amx_tile"});
+      return all;
+    }
   }
   return {};
 }

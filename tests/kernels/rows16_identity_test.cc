@@ -7,72 +7,14 @@
 
 #include "lib/quant/pack.h"
 #include "tests/kernels/matmul_data.h"
+#include "tests/kernels/packed_case.h"
 
 namespace engine::test {
 namespace {
 
-struct Case {
-  int64_t rows, cols;
-  int64_t row_begin, row_end;
-  int64_t n_tokens;
-};
-
-// A stored matrix, the same packed, and what the stored scalar row makes of it.
-struct Matrix {
-  Matrix(Format format, const Case& c, Rng& rng)
-      : row_bytes(c.cols / format_info(format)->block_elements * format_info(format)->block_bytes),
-        stored(c.rows * row_bytes),
-        packed(packed_bytes(format, c.rows, c.cols)) {
-    fill_weights(format, c.rows, c.cols, rng, Range::kExtreme, stored.data());
-    pack_rows(format, stored.data(), row_bytes, c.cols, 0, c.rows, packed.data());
-  }
-  int64_t row_bytes;
-  Bytes stored, packed;
-};
-
-// The whole output, the places outside the asked rows included.
-std::vector<float> run(KernelEntry entry, const Case& c, const uint8_t* weights, int64_t row_bytes,
-                       const uint8_t* act, int64_t act_stride_bytes) {
-  const int64_t out_stride = c.rows + 3;
-  std::vector<float> out(static_cast<size_t>(c.n_tokens * out_stride), -1234.5f);
-  const MatmulArgs args = {.weights = weights,
-                           .row_bytes = row_bytes,
-                           .cols = c.cols,
-                           .row_begin = c.row_begin,
-                           .row_end = c.row_end,
-                           .act = act,
-                           .act_stride_bytes = act_stride_bytes,
-                           .n_tokens = c.n_tokens,
-                           .out = out.data(),
-                           .out_stride = out_stride};
-  entry(&args);
-  return out;
-}
-
-void check_case(const KernelRow& row, Target target, const Case& c, Rng& rng) {
-  const Format format = row.key.format;
-  Matrix m(format, c, rng);
-  const int64_t stride = act_row_bytes(row.key.act, c.cols);
-  Bytes act(c.n_tokens * stride);
-  fill_act(row.key.act, c.cols, c.n_tokens, rng, act.data());
-  KernelKey stored_key = row.key;
-  stored_key.layout = Layout::kStored;
-  const auto want = run(scalar_row(stored_key)->entry(Target::kScalar), c, m.stored.data(),
-                        m.row_bytes, act.data(), stride);
-  const auto got = run(row.entry(target), c, m.packed.data(), m.row_bytes, act.data(), stride);
-  INFO("cols " << c.cols << ", rows " << c.row_begin << ".." << c.row_end << " of " << c.rows
-               << ", tokens " << c.n_tokens);
-  const auto differs = std::mismatch(want.begin(), want.end(), got.begin(), [](float a, float b) {
-    return std::memcmp(&a, &b, sizeof(float)) == 0;
-  });
-  if (differs.first != want.end()) {
-    INFO("element " << differs.first - want.begin() << ": scalar " << *differs.first << ", row "
-                    << *differs.second);
-    FAIL();
-  }
-  for (float value : want) {
-    if (std::isnan(value)) FAIL("the case does not test: the scalar row gives a NaN");
-  }
+void check_case(const KernelRow& row, Target target, const PackedCase& c, Rng& rng) {
+  const KernelEntry entry = row.entry(target);
+  check_packed(row.key.format, c, rng, [&](const MatmulArgs& args) { entry(&args); });
 }
 
 std::vector<const KernelRow*> packed_rows() {
@@ -95,8 +37,8 @@ TEST_CASE("unpacking gives the stored bytes back, and packing fills every byte")
     INFO(std::string(info.name));
     for (const int64_t blocks : {1, 2, 3, 8, 13}) {
       for (const int64_t rows : {1, 15, 16, 17, 48, 61}) {
-        const Case c = {rows, blocks * info.block_elements, 0, rows, 1};
-        Matrix m(format, c, rng);
+        const PackedCase c = {rows, blocks * info.block_elements, 0, rows, 1};
+        PackedMatrix m(format, c, rng);
         CHECK(packed_bytes(format, rows, c.cols) == (rows + 15) / 16 * 16 * m.row_bytes);
         Bytes back(rows * m.row_bytes);
         unpack_rows(format, m.packed.data(), c.cols, 0, rows, back.data(), m.row_bytes);
@@ -153,26 +95,28 @@ TEST_CASE("every row on packed strips equals the scalar row on the stored matrix
 
 TEST_CASE("a strip in the wrong place is noticed") {
   Rng rng(3);
-  const Case c = {64, 512, 0, 64, 1};
+  const PackedCase c = {64, 512, 0, 64, 1};
   const KernelKey key = {.op = Op::kMatmul,
                          .format = Format::kQ4_K,
                          .layout = Layout::kRows16,
                          .act = ActType::kQ8x256};
-  Matrix m(Format::kQ4_K, c, rng);
+  PackedMatrix m(Format::kQ4_K, c, rng);
   const int64_t stride = act_row_bytes(key.act, c.cols);
   Bytes act(stride);
   fill_act(key.act, c.cols, 1, rng, act.data());
   for (const KernelRow* row : packed_rows()) {
     if (!same_key(row->key, key)) continue;
     const Target target = cpu_targets()[0];
-    const auto want = run(row->entry(target), c, m.packed.data(), m.row_bytes, act.data(), stride);
+    const KernelEntry entry = row->entry(target);
+    const auto matmul = [&](const MatmulArgs& args) { entry(&args); };
+    const auto want = run_packed(matmul, c, m.packed.data(), m.row_bytes, act.data(), stride);
     Bytes swapped(64 * m.row_bytes);
     const int64_t strip = 16 * m.row_bytes;
     for (int64_t s = 0; s < 4; ++s) {
       std::memcpy(swapped.data() + s * strip, m.packed.data() + (s ^ 1) * strip,
                   static_cast<size_t>(strip));
     }
-    const auto got = run(row->entry(target), c, swapped.data(), m.row_bytes, act.data(), stride);
+    const auto got = run_packed(matmul, c, swapped.data(), m.row_bytes, act.data(), stride);
     CHECK(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)) != 0);
     for (size_t r = 0; r < 64; ++r) {
       CHECK(std::memcmp(&want[r], &got[r ^ 16], sizeof(float)) == 0);

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "lib/contract/kernel.h"
+#include "lib/quant/pack.h"
 
 namespace engine {
 namespace {
 
-constexpr Target kAllTargets[] = {Target::kScalar, Target::kNeon,   Target::kAvx2,
-                                  Target::kAvx3,   Target::kAvx3Dl, Target::kAvx3Spr};
+constexpr Target kAllTargets[] = {Target::kScalar, Target::kNeon,    Target::kAvx2, Target::kAvx3,
+                                  Target::kAvx3Dl, Target::kAvx3Spr, Target::kAmx};
 
 // Every key that a model can need.
 std::vector<KernelKey> needed_keys() {
@@ -137,6 +138,27 @@ TEST_CASE("ops and targets have names") {
   }
   CHECK(names.size() == static_cast<size_t>(kNumOps + kNumTargets));
   CHECK(names.count("unknown") == 0);
+}
+
+TEST_CASE("packed weights run on tiles where the target has them") {
+  int formats = 0;
+  for (uint32_t type = 0; type < 64; ++type) {
+    const FormatInfo* info = format_info(type);
+    if (info == nullptr || !can_pack(info->format)) continue;
+    ++formats;
+    INFO(info->name);
+    const KernelKey key = {
+        .op = Op::kMatmul, .format = info->format, .layout = Layout::kAny, .act = info->act};
+    const auto amx = resolve_kernel(key, Target::kAmx);
+    const auto spr = resolve_kernel(key, Target::kAvx3Spr);
+    REQUIRE(amx.ok());
+    REQUIRE(spr.ok());
+    // A build of one target has no such rows.
+    const bool compiled = amx->row->entry(Target::kAmx) != spr->entry;
+    CHECK(std::string_view(amx->row->name).ends_with("__cpu_rows16_amx") == compiled);
+    CHECK_FALSE(std::string_view(spr->row->name).ends_with("_amx"));
+  }
+  CHECK(formats == 10);
 }
 
 }  // namespace engine

@@ -1,0 +1,61 @@
+// The 32-element formats Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 on packed strips: how the vector rows take weights from the
+// pieces of a block.
+#if defined(ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
+#undef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
+#else
+#define ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
+#endif
+
+#include "backends/cpu/rows16-inl.h"
+#include "lib/quant/blocks.h"
+
+#if ENGINE_HWY_FMA_TARGET
+HWY_BEFORE_NAMESPACE();
+namespace engine::HWY_NAMESPACE::rows16 {
+
+// Each format has: its block; whether it has a minimum; what was added to make its weights unsigned; its
+// largest weight; and weights<k>(body, part): columns 4k to 4k + 3.
+
+// The formats of four bits, or five where the block has `qh`.
+template <class B, bool kMin, int32_t kAdded>
+struct SmallFormat {
+  using Block = B;
+  static constexpr bool kHasMin = kMin;
+  static constexpr int32_t kOffset = kAdded;
+  static constexpr bool kFive = requires(Block block) { block.qh; };
+  static constexpr int kMaxWeight = kFive ? 31 : 15;
+  template <int k>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
+    const VU8 low = shift_bits<k / 4 * 4>(load_piece(body, part, (kFive ? 1 : 0) + k % 4));
+    if constexpr (kFive) {
+      return or_bits(mask_bits(low, 15), shift_bits<k - 4>(load_piece(body, part, 0)), 16);
+    } else {
+      return mask_bits(low, 15);
+    }
+  }
+};
+struct Q4_0 : SmallFormat<BlockQ4_0, false, 8> {};
+struct Q4_1 : SmallFormat<BlockQ4_1, true, 0> {};
+struct Q5_0 : SmallFormat<BlockQ5_0, false, 16> {};
+struct Q5_1 : SmallFormat<BlockQ5_1, true, 0> {};
+
+// With VNNI 128 is added. Without, a signed weight is multiplied as |w| * (x with the sign of w): |w| <= 128 is
+// an unsigned byte, x is never -128, and one sum of two products is at most 32,512 < 2^15.
+struct Q8_0 {
+  using Block = BlockQ8_0;
+  static constexpr bool kHasMin = false;
+  static constexpr int32_t kOffset = kVnni ? 128 : 0;
+  static constexpr int kMaxWeight = 128;
+  template <int k>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
+    const VU8 w = load_piece(body, part, k);
+    return kVnni ? hn::Xor(w, hn::Set(DU8(), 0x80)) : w;
+  }
+};
+
+}  // namespace engine::HWY_NAMESPACE::rows16
+HWY_AFTER_NAMESPACE();
+#endif  // ENGINE_HWY_FMA_TARGET
+
+#endif  // per-target include guard
