@@ -144,13 +144,16 @@ HWY_INLINE Scale scale_of(VU8 v) {
 
 // Streams of one core, and how far ahead of it lines are asked for; perf/README.md has the numbers. Zen 4's own
 // prefetch keeps up with one stream as long as the kernel waits for memory; with more tokens the pace is the
-// kernel's, and asking early helps. Sapphire Rapids gains from two streams and from asking always. Into the
-// second-level cache: the first has too few places for what is on its way.
+// kernel's, and asking early helps. Sapphire Rapids gains from two streams and from asking always; Zen 1, the oldest
+// machine measured, by half from asking always. Into the second-level cache: the first has too few places for what is
+// on its way.
 constexpr bool kTwoStreams = HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3_SPR;
+constexpr bool kAskAlways = HWY_ARCH_X86 && HWY_TARGET >= HWY_AVX2;
 template <int T>
-constexpr int kPrefetchAhead = kTwoStreams ? 3072
-                               : T <= 2    ? 0
-                                           : 6144;
+constexpr int kPrefetchAhead = kTwoStreams  ? 3072
+                               : T > 2      ? 6144
+                               : kAskAlways ? 1024
+                                            : 0;
 
 // Asks for the lines `first` to `last` - 1 behind p, at the distance above. Going past the array is harmless.
 template <int T>
