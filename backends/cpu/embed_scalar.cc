@@ -69,5 +69,7 @@ KernelEntry embed_q3_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ3_
 KernelEntry embed_q4_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ4_K>; }
 KernelEntry embed_q5_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ5_K>; }
 KernelEntry embed_q6_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ6_K>; }
+KernelEntry embed_iq4_nl_rows16_scalar(Target) { return &embed_rows16<Format::kIQ4_NL>; }
+KernelEntry embed_iq4_xs_rows16_scalar(Target) { return &embed_rows16<Format::kIQ4_XS>; }
 
 }  // namespace engine

@@ -34,11 +34,13 @@ ENGINE_AMX_ROW(q4_1, Tiles32<rows16::Q4_1>)
 ENGINE_AMX_ROW(q5_0, Tiles32<rows16::Q5_0>)
 ENGINE_AMX_ROW(q5_1, Tiles32<rows16::Q5_1>)
 ENGINE_AMX_ROW(q8_0, Tiles32<rows16::Q8_0>)
+ENGINE_AMX_ROW(iq4_nl, Tiles32<rows16::IQ4_NL>)
 ENGINE_AMX_ROW(q2_k, Tiles256<rows16::Q2_K>)
 ENGINE_AMX_ROW(q3_k, Tiles256<rows16::Q3_K>)
 ENGINE_AMX_ROW(q4_k, Tiles256<rows16::Q4_K>)
 ENGINE_AMX_ROW(q5_k, Tiles256<rows16::Q5_K>)
 ENGINE_AMX_ROW(q6_k, Tiles256<rows16::Q6_K>)
+ENGINE_AMX_ROW(iq4_xs, Tiles256<rows16::IQ4_XS>)
 #undef ENGINE_AMX_ROW
 
 }  // namespace engine::HWY_NAMESPACE
@@ -62,6 +64,8 @@ ENGINE_AMX_ENTRY(q3_k)
 ENGINE_AMX_ENTRY(q4_k)
 ENGINE_AMX_ENTRY(q5_k)
 ENGINE_AMX_ENTRY(q6_k)
+ENGINE_AMX_ENTRY(iq4_nl)
+ENGINE_AMX_ENTRY(iq4_xs)
 #undef ENGINE_AMX_ENTRY
 
 }  // namespace engine

@@ -1,4 +1,4 @@
-// Vector matmul rows of the 256-element formats Q2_K, Q3_K, Q4_K, Q5_K and Q6_K on packed strips.
+// Vector matmul rows of the 256-element formats Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS on packed strips.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul_rows16_blocks256_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
@@ -22,6 +22,9 @@ struct Blocks256 {
   static constexpr int kSteps = F::kSubColumns / 4;
   static constexpr int kLines = kRows * static_cast<int>(sizeof(typename F::Block)) / 64;
 
+  // Without VNNI a signed weight is multiplied as |w| * (x with the sign of w), as in Q8_0.
+  static constexpr bool kSignedPairs = !kVnni && F::kMaxWeight > 127;
+
   template <int T>
   static HWY_INLINE void block(const BlockPlace& place, int part, const Act* const (&x)[T],
                                VF32 (&acc)[T]) {
@@ -29,7 +32,7 @@ struct Blocks256 {
     VI32 sum[T];
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) sum[t] = hn::Zero(DI32());
-    if constexpr (F::kOffsetShift >= 0) {
+    if constexpr (F::kOffsetShift >= 0 && !kSignedPairs) {
       add_sums<T, 0>(scales.scale, x, sum);
       HWY_UNROLL(8)
       for (int t = 0; t < T; ++t) {
@@ -92,6 +95,16 @@ struct Blocks256 {
     return F::template weights<j>(body, part, k);
   }
 
+  template <int j>
+  static HWY_INLINE VU8 pair_weights(const uint8_t* body, int part, int k) {
+    if constexpr (kSignedPairs) return F::template signed_weights<j>(body, part, k);
+    return F::template weights<j>(body, part, k);
+  }
+  static HWY_INLINE VI16 products(VU8 w, VI8 x) {
+    if constexpr (kSignedPairs) return signed_products(w, x);
+    return hn::SatWidenMulPairwiseAdd(DI16(), w, x);
+  }
+
   // Adds scale * dot of the groups from g on.
   template <int T, int g>
   static HWY_INLINE void groups(const BlockPlace& place, int part, const VU8 (&s)[kVectors],
@@ -129,15 +142,14 @@ struct Blocks256 {
       HWY_UNROLL(8)
       for (int t = 0; t < T; ++t) sum[t] = hn::Add(sum[t], hn::Mul(dot[t], scale));
     } else {
-      constexpr int kAtOnce = steps_of_int16(F::kMaxWeight);
+      constexpr int kAtOnce = kSignedPairs ? 1 : steps_of_int16(F::kMaxWeight);
       VI16 dot[T];
       HWY_UNROLL(8)
       for (int k = 0; k < kSteps; ++k) {
-        const VU8 w = F::template weights<j>(place.body, part, k);
+        const VU8 w = pair_weights<j>(place.body, part, k);
         HWY_UNROLL(8)
         for (int t = 0; t < T; ++t) {
-          const VI16 pairs =
-              hn::SatWidenMulPairwiseAdd(DI16(), w, load_act(x[t]->q + j * F::kSubColumns + 4 * k));
+          const VI16 pairs = products(w, load_act(x[t]->q + j * F::kSubColumns + 4 * k));
           dot[t] = k % kAtOnce == 0 ? pairs : hn::Add(dot[t], pairs);
           if (k % kAtOnce == kAtOnce - 1 || k + 1 == kSteps) {
             sum[t] = add_pairs(sum[t], dot[t], scale);
@@ -165,6 +177,9 @@ void matmul_q5_k_rows16(const void* args) {
 void matmul_q6_k_rows16(const void* args) {
   rows16::for_strips<rows16::Blocks256<rows16::Q6_K>>(args);
 }
+void matmul_iq4_xs_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks256<rows16::IQ4_XS>>(args);
+}
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -177,5 +192,6 @@ ENGINE_HWY_ENTRY(matmul_q3_k_rows16_hwy, matmul_q3_k_rows16)
 ENGINE_HWY_ENTRY(matmul_q4_k_rows16_hwy, matmul_q4_k_rows16)
 ENGINE_HWY_ENTRY(matmul_q5_k_rows16_hwy, matmul_q5_k_rows16)
 ENGINE_HWY_ENTRY(matmul_q6_k_rows16_hwy, matmul_q6_k_rows16)
+ENGINE_HWY_ENTRY(matmul_iq4_xs_rows16_hwy, matmul_iq4_xs_rows16)
 }  // namespace engine
 #endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-// Vector matmul rows of the 32-element formats Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 on packed strips.
+// Vector matmul rows of the 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL on packed strips.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul_rows16_blocks32_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
@@ -69,14 +69,8 @@ struct Blocks32 {
   }
 
   static HWY_INLINE VI16 products(VU8 w, VI8 x) {
-    if constexpr (F::kMaxWeight == 128) {
-      const VI8 signed_w = hn::BitCast(DI8(), w);
-      // Where w is 0 the sign is undefined, and the product is 0 all the same.
-      return hn::SatWidenMulPairwiseAdd(DI16(), hn::BitCast(DU8(), hn::Abs(signed_w)),
-                                        hn::IfNegativeThenNegOrUndefIfZero(signed_w, x));
-    } else {
-      return hn::SatWidenMulPairwiseAdd(DI16(), w, x);
-    }
+    if constexpr (F::kMaxWeight == 128) return signed_products(w, x);
+    return hn::SatWidenMulPairwiseAdd(DI16(), w, x);
   }
 };
 
@@ -97,6 +91,9 @@ void matmul_q5_1_rows16(const void* args) {
 void matmul_q8_0_rows16(const void* args) {
   rows16::for_strips<rows16::Blocks32<rows16::Q8_0>>(args);
 }
+void matmul_iq4_nl_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::IQ4_NL>>(args);
+}
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -109,5 +106,6 @@ ENGINE_HWY_ENTRY(matmul_q4_1_rows16_hwy, matmul_q4_1_rows16)
 ENGINE_HWY_ENTRY(matmul_q5_0_rows16_hwy, matmul_q5_0_rows16)
 ENGINE_HWY_ENTRY(matmul_q5_1_rows16_hwy, matmul_q5_1_rows16)
 ENGINE_HWY_ENTRY(matmul_q8_0_rows16_hwy, matmul_q8_0_rows16)
+ENGINE_HWY_ENTRY(matmul_iq4_nl_rows16_hwy, matmul_iq4_nl_rows16)
 }  // namespace engine
 #endif  // HWY_ONCE

@@ -60,5 +60,11 @@ KernelEntry matmul_q5_k_rows16_scalar(Target) {
 KernelEntry matmul_q6_k_rows16_scalar(Target) {
   return &matmul_rows16<Symmetric256, BlockQ6_K, Format::kQ6_K>;
 }
+KernelEntry matmul_iq4_nl_rows16_scalar(Target) {
+  return &matmul_rows16<Symmetric32, BlockIQ4_NL, Format::kIQ4_NL>;
+}
+KernelEntry matmul_iq4_xs_rows16_scalar(Target) {
+  return &matmul_rows16<Symmetric256, BlockIQ4_XS, Format::kIQ4_XS>;
+}
 
 }  // namespace engine

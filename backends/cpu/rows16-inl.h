@@ -17,6 +17,7 @@
 #include "backends/cpu/hwy_targets.h"
 #include "hwy/highway.h"
 #include "lib/contract/op.h"
+#include "lib/quant/blocks.h"
 
 #if ENGINE_HWY_FMA_TARGET
 HWY_BEFORE_NAMESPACE();
@@ -74,6 +75,13 @@ HWY_INLINE VI16 load_sums(const int16_t* sums) {
   return hn::BitCast(DI16(), hn::Set(DI32(), two));
 }
 
+// kIq4Values of each byte, 0 to 15; kAdd128: plus 128.
+template <bool kAdd128>
+HWY_INLINE VU8 look_up_iq4(VU8 index) {
+  const VU8 table = hn::LoadDup128(DU8(), reinterpret_cast<const uint8_t*>(kIq4Values));
+  return hn::TableLookupBytes(kAdd128 ? hn::Xor(table, hn::Set(DU8(), 0x80)) : table, index);
+}
+
 // Shifts within bytes; what crosses a byte border is garbage that the caller masks. Negative: to the left.
 template <int kRight>
 HWY_INLINE VU8 shift_bits(VU8 v) {
@@ -102,6 +110,14 @@ HWY_INLINE VI32 add_pairs(VI32 sum, VI16 a, VI16 b) {
   } else {
     return hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), a, b));
   }
+}
+
+// Pairs of products of signed weights, -127 to 127 (-128 too where x is not -128), with activations, added in int16:
+// where w is 0 the sign is undefined, and the product is 0 all the same.
+HWY_INLINE VI16 signed_products(VU8 w, VI8 x) {
+  const VI8 signed_w = hn::BitCast(DI8(), w);
+  return hn::SatWidenMulPairwiseAdd(DI16(), hn::BitCast(DU8(), hn::Abs(signed_w)),
+                                    hn::IfNegativeThenNegOrUndefIfZero(signed_w, x));
 }
 
 // Bytes a and b of each lane as two int16.
@@ -174,12 +190,12 @@ struct BlockPlace {
   const uint8_t* body;
 };
 
-// Formats whose halves are one field go in pairs.
+// Formats whose halves are one field go in pairs; two are d and a minimum, or d and bits of scales.
 template <class Format>
 HWY_INLINE BlockPlace place_of(const uint8_t* strip, int64_t block, int64_t n_blocks) {
   using Block = typename Format::Block;
   constexpr int64_t kBytes = kRows * int64_t{sizeof(Block)};
-  if constexpr (Format::kHasMin) {
+  if constexpr (Format::kHasMin || requires { Format::kScalesInHalves; }) {
     const uint8_t* halves = strip + block * kBytes;
     return {halves, halves + 2 * kHalvesBytes};
   } else {

@@ -132,7 +132,7 @@ struct Tiles32 {
   static constexpr int kColumns = 32;
   static constexpr int kTileColumns = 32;
   static constexpr bool kSigned = true;
-  static constexpr bool kDirect = F::kMaxWeight == 128;
+  static constexpr bool kDirect = F::kDirect;
   static constexpr int kPlanes = 1;
   static constexpr int kPlaneBytes = kColumns * kRows;
 

@@ -1,5 +1,5 @@
-// The 256-element formats Q2_K, Q3_K, Q4_K, Q5_K and Q6_K on packed strips: how the vector rows take scales and
-// weights from the pieces of a block.
+// The 256-element formats Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS on packed strips: how the vector rows take scales
+// and weights from the pieces of a block.
 #if defined(ENGINE_BACKENDS_CPU_ROWS16_FORMATS256_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_BACKENDS_CPU_ROWS16_FORMATS256_INL_H_
 #undef ENGINE_BACKENDS_CPU_ROWS16_FORMATS256_INL_H_
@@ -23,7 +23,8 @@ struct Scales {
 
 // Each format has: its block; what load_scales gives; the elements of a sub-block; its largest weight and scale (in
 // size); whether scales are signed; kOffsetShift, the log2 of what was added to make the weights unsigned (-1:
-// nothing); and weights<j>(body, part, k): columns 4k to 4k + 3 of sub-block j.
+// nothing); and weights<j>(body, part, k): columns 4k to 4k + 3 of sub-block j. kMaxWeight 255: not for pairs in int16,
+// so there are signed_weights<j> of up to 127 in size too.
 
 HWY_INLINE Scales<2> load_k4_scales(const uint8_t* body, int part) {
   const VU8 s0 = load_piece(body, part, 0);
@@ -148,6 +149,60 @@ struct Q3_K {
     const int column = 4 * (j % 2) + k;
     const VU8 q = shift_bits<2 * (j % 8 / 2)>(load_piece(body, part, 11 + 8 * (j / 8) + column));
     return or_bits(mask_bits(q, 3), shift_bits<j / 2 - 2>(load_piece(body, part, 3 + column)), 4);
+  }
+};
+
+// Weights come from a table of signed bytes; weights<j> adds 128 to them, signed_weights<j> does not.
+struct IQ4_XS {
+  using Block = BlockIQ4_XS;
+  static constexpr bool kNibbles = false;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kScalesInHalves = true;
+  static constexpr int kSubColumns = 32;
+  static constexpr int kMaxWeight = 255;
+  static constexpr int kMaxScale = 32;
+  static constexpr bool kSignedScale = true;
+  static constexpr int kOffsetShift = 7;
+  static HWY_INLINE Scales<2> load_scales(const uint8_t* body, int part) {
+    const VU8 low = load_piece(body, part, 0);
+    // Bits 4i to 4i + 3 of scales_h to byte i: two bits of scale 2i, and two of scale 2i + 1 above them.
+    const hn::Rebind<uint16_t, DU32> d16;
+    const auto halves = reinterpret_cast<const uint16_t*>(body - kHalvesBytes) + part * kLanes;
+    auto bits = hn::PromoteTo(DU32(), hn::LoadU(d16, halves));
+    bits = hn::And(hn::Or(bits, hn::ShiftLeft<8>(bits)), hn::Set(DU32(), 0x00FF00FF));
+    bits = hn::And(hn::Or(bits, hn::ShiftLeft<4>(bits)), hn::Set(DU32(), 0x0F0F0F0F));
+    const VU8 high = hn::BitCast(DU8(), bits);
+    const VU8 bias = hn::Set(DU8(), 32);
+    const VU8 even = hn::Sub(or_bits(mask_bits(low, 15), shift_bits<-4>(high), 48), bias);
+    const VU8 odd =
+        hn::Sub(or_bits(mask_bits(shift_bits<4>(low), 15), shift_bits<-2>(high), 48), bias);
+    return {{interleave<0>(even, odd), interleave<2>(even, odd)}, {}};
+  }
+  template <int j>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part, int k) {
+    return look_up_iq4<true>(index<j>(body, part, k));
+  }
+  template <int j>
+  static HWY_INLINE VU8 signed_weights(const uint8_t* body, int part, int k) {
+    return look_up_iq4<false>(index<j>(body, part, k));
+  }
+
+ private:
+  template <int j>
+  static HWY_INLINE VU8 index(const uint8_t* body, int part, int k) {
+    const VU8 both = load_piece(body, part, 1 + 4 * j + k % 4);
+    return mask_bits(k < 4 ? both : shift_bits<4>(both), 15);
+  }
+  // Bytes i and i + 1 of each lane of even and of odd, in turn.
+  template <int i>
+  static HWY_INLINE VU8 interleave(VU8 even, VU8 odd) {
+    alignas(16) static constexpr uint8_t kFrom[16] = {i,      i,      i + 1,  i + 1, i + 4, i + 4,
+                                                      i + 5,  i + 5,  i + 8,  i + 8, i + 9, i + 9,
+                                                      i + 12, i + 12, i + 13, i + 13};
+    const VU8 from = hn::LoadDup128(DU8(), kFrom);
+    const auto odd_bytes = hn::BitCast(DU8(), hn::Set(DU16(), 0xFF00));
+    return hn::BitwiseIfThenElse(odd_bytes, hn::TableLookupBytes(odd, from),
+                                 hn::TableLookupBytes(even, from));
   }
 };
 

@@ -1,5 +1,5 @@
-// The 32-element formats Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 on packed strips: how the vector rows take weights from the
-// pieces of a block.
+// The 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL on packed strips: how the vector rows take weights
+// from the pieces of a block.
 #if defined(ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
 #undef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
@@ -15,7 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace engine::HWY_NAMESPACE::rows16 {
 
 // Each format has: its block; whether it has a minimum; what was added to make its weights unsigned; its
-// largest weight; and weights<k>(body, part): columns 4k to 4k + 3.
+// largest weight (128: signed bytes); whether the pieces are the weights; and weights<k>(body, part): columns 4k to
+// 4k + 3.
 
 // The formats of four bits, or five where the block has `qh`.
 template <class B, bool kMin, int32_t kAdded>
@@ -25,6 +26,7 @@ struct SmallFormat {
   static constexpr int32_t kOffset = kAdded;
   static constexpr bool kFive = requires(Block block) { block.qh; };
   static constexpr int kMaxWeight = kFive ? 31 : 15;
+  static constexpr bool kDirect = false;
   template <int k>
   static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
     const VU8 low = shift_bits<k / 4 * 4>(load_piece(body, part, (kFive ? 1 : 0) + k % 4));
@@ -47,10 +49,25 @@ struct Q8_0 {
   static constexpr bool kHasMin = false;
   static constexpr int32_t kOffset = kVnni ? 128 : 0;
   static constexpr int kMaxWeight = 128;
+  static constexpr bool kDirect = true;
   template <int k>
   static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
     const VU8 w = load_piece(body, part, k);
     return kVnni ? hn::Xor(w, hn::Set(DU8(), 0x80)) : w;
+  }
+};
+
+// Signed bytes from a table; the same holds for them.
+struct IQ4_NL {
+  using Block = BlockIQ4_NL;
+  static constexpr bool kHasMin = false;
+  static constexpr int32_t kOffset = kVnni ? 128 : 0;
+  static constexpr int kMaxWeight = 128;
+  static constexpr bool kDirect = false;
+  template <int k>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
+    const VU8 q = mask_bits(shift_bits<k / 4 * 4>(load_piece(body, part, k % 4)), 15);
+    return look_up_iq4<kVnni>(q);
   }
 };
 

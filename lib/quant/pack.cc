@@ -18,7 +18,7 @@ struct PackedForm {
   int64_t block_bytes = 0;  // stored
   int64_t block_cols = 0;
   int n_halves = 0;
-  int64_t half[2] = {};  // offsets of d and of m or dmin
+  int64_t half[2] = {};  // offsets of d and of m, dmin or scales_h
   int n_pieces = 0;
   int64_t piece[kMaxPieces] = {};  // offset of the four bytes of each piece
   int bits_piece = -1;             // the piece whose bits are transposed: qh of Q5_0 and Q5_1
@@ -40,9 +40,15 @@ constexpr PackedForm form_of() {
   if constexpr (requires(Block block) { block.dmin; }) {
     form.half[form.n_halves++] = offsetof(Block, dmin);
   }
-  constexpr bool k256 = requires(Block block) { block.scales; };
+  constexpr bool kIq = requires(Block block) { block.scales_h; };
+  constexpr bool k256 = kIq || requires(Block block) { block.scales; };
   form.block_cols = k256 ? 256 : 32;
-  if constexpr (k256) form.add(offsetof(Block, scales), sizeof(Block::scales));
+  if constexpr (kIq) {
+    form.half[form.n_halves++] = offsetof(Block, scales_h);
+    form.add(offsetof(Block, scales_l), sizeof(Block::scales_l));
+  } else if constexpr (k256) {
+    form.add(offsetof(Block, scales), sizeof(Block::scales));
+  }
   if constexpr (requires(Block block) { block.hmask; }) form.add(offsetof(Block, hmask), 32);
   if constexpr (requires(Block block) { block.ql; }) {
     for (size_t h = 0; h < 2; ++h) {
@@ -71,6 +77,7 @@ static_assert(kSameBytes<BlockQ4_0> && kSameBytes<BlockQ4_1> && kSameBytes<Block
               kSameBytes<BlockQ5_1> && kSameBytes<BlockQ8_0>);
 static_assert(kSameBytes<BlockQ2_K> && kSameBytes<BlockQ3_K> && kSameBytes<BlockQ4_K> &&
               kSameBytes<BlockQ5_K> && kSameBytes<BlockQ6_K>);
+static_assert(kSameBytes<BlockIQ4_NL> && kSameBytes<BlockIQ4_XS>);
 
 const PackedForm* form_of_format(Format format) {
   switch (format) {
@@ -84,6 +91,8 @@ const PackedForm* form_of_format(Format format) {
     case Format::kQ4_K: return &kForm<BlockQ4_K>;
     case Format::kQ5_K: return &kForm<BlockQ5_K>;
     case Format::kQ6_K: return &kForm<BlockQ6_K>;
+    case Format::kIQ4_NL: return &kForm<BlockIQ4_NL>;
+    case Format::kIQ4_XS: return &kForm<BlockIQ4_XS>;
     default: return nullptr;
   }
 }

@@ -14,11 +14,13 @@
 //   Q5_0    d        qh*, qs 0..15
 //   Q5_1    d, m     qh*, qs 0..15
 //   Q8_0    d        qs 0..31
+//   IQ4_NL  d        qs 0..15
 //   Q2_K    d, dmin  scales 0..15, qs 0..63
 //   Q3_K    d        scales 0..11, hmask 0..31, qs 0..63
 //   Q4_K    d, dmin  scales 0..11, qs 0..127
 //   Q5_K    d, dmin  scales 0..11, qh 0..31, qs 0..127
 //   Q6_K    d        scales 0..15, then for h = 0, 1 and c = 0..7: qh 32h + 4c, ql 64h + 4c, ql 64h + 4c + 32
+//   IQ4_XS  d, scales_h   scales_l 0..3, qs 0..127
 //   qh*: bit m of byte i is bit 4m + i of the stored 32, so that it stands where the byte i of qs piece m % 4
 //   needs it (low nibble for m < 4).
 //
