@@ -73,7 +73,7 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
     case StepKind::kAttentionQ: {  // scores and sums; the queries of one token
       const Step& last = part(step.steps.size() - 1);
       if (last.op != Op::kAttention) return 0;
-      const KvGeometry& kv = program.kv[static_cast<size_t>(last.layer)];
+      const KvGeometry& kv = program.kv_read(last.layer);
       const int64_t scores = floats(attention_scratch_floats(kv.head_dim_v));
       if (step.kind == StepKind::kSingle) return scores;
       return scores + floats(last.heads * kv.head_dim_k);

@@ -89,7 +89,8 @@ struct Program {
   std::vector<Step> preamble;             // over all tokens of a call
   std::vector<std::vector<Step>> layers;  // over all tokens of a call
   std::vector<Step> final_steps;          // over the rows whose logits are wanted
-  std::vector<KvGeometry> kv;             // per layer
+  std::vector<KvGeometry> kv;             // per layer; of no heads where it reads another layer's
+  std::vector<int32_t> kv_source;         // per layer: whose keys and values its attention reads
   std::vector<SiteShapes> layer_sites;    // per layer
   SiteShapes global_sites{};
   int32_t residual_slot = -1;  // what the layers hand on and the final steps read
@@ -98,6 +99,12 @@ struct Program {
   int64_t n_embd = 0;
   int64_t n_ctx_train = 0;
   uint64_t bytes_per_token = 0;  // weight bytes that one decoded token reads
+
+  // What a step of the layer reads.
+  int32_t kv_layer(int32_t layer) const { return kv_source[static_cast<size_t>(layer)]; }
+  const KvGeometry& kv_read(int32_t layer) const {
+    return kv[static_cast<size_t>(kv_layer(layer))];
+  }
 };
 
 }  // namespace engine

@@ -5,8 +5,9 @@ namespace engine {
 
 std::span<const ArchSpec* const> architectures() {
   static constexpr const ArchSpec* kAll[] = {
-      &kArchLlama, &kArchSmolLm3, &kArchQwen2,    &kArchQwen3, &kArchGemma2, &kArchGemma3,
-      &kArchPhi3,  &kArchGranite, &kArchQwen3Moe, &kArchOlmoe, &kArchGptOss, &kArchLfm2};
+      &kArchLlama,  &kArchSmolLm3, &kArchQwen2, &kArchQwen3,   &kArchGemma2,
+      &kArchGemma3, &kArchGemma4,  &kArchPhi3,  &kArchGranite, &kArchQwen3Moe,
+      &kArchOlmoe,  &kArchGptOss,  &kArchLfm2};
   return kAll;
 }
 

@@ -45,7 +45,16 @@ struct ArchSpec {
   float final_softcap_default = 0;
   // Score scale is 1/sqrt(key_length), except for a model of this many blocks, where it is 1/sqrt(E/H).
   int64_t wide_scale_blocks = 0;  // 0 = no exception
+  bool unit_score_scale = false;  // the score scale is 1
   bool scale_keys = false;        // attention.scale, residual_scale and logit_scale are honoured
+
+  bool local_heads =
+      false;  // head sizes of sliding layers have keys of their own, with the suffix _swa
+  bool v_norm =
+      false;  // values are normed per head, without a weight; attn_v may be absent: the raw keys
+  bool shared_kv = false;     // attention.shared_kv_layers is honoured
+  bool layer_embeds = false;  // embedding_length_per_layer_input is honoured
+  bool layer_scales = false;  // layer_output_scale is honoured
 
   MoeWeights moe = MoeWeights::kNone;  // how expert weights follow from the router's scores
   bool sinks = false;                  // attn_sinks is required
@@ -61,6 +70,7 @@ extern const ArchSpec kArchQwen2;     // arch_qwen2.cc
 extern const ArchSpec kArchQwen3;     // arch_qwen3.cc
 extern const ArchSpec kArchGemma2;    // arch_gemma2.cc
 extern const ArchSpec kArchGemma3;    // arch_gemma3.cc
+extern const ArchSpec kArchGemma4;    // arch_gemma4.cc
 extern const ArchSpec kArchPhi3;      // arch_phi3.cc
 extern const ArchSpec kArchGranite;   // arch_granite.cc
 extern const ArchSpec kArchQwen3Moe;  // arch_qwen3moe.cc

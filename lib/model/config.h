@@ -18,8 +18,11 @@ enum class MoeWeights : uint8_t { kNone, kSoftmax, kRenormalised, kSoftmaxOfChos
 struct LayerConfig {
   int64_t n_kv_heads = 0;  // G; 0 = a short convolution in place of the attention
   int64_t n_ff = 0;        // F
-  int64_t window = 0;      // keys that a query sees, itself included; 0 = all
-  int32_t rope = 0;        // index into ModelConfig::ropes; -1 = this layer does not rotate
+  int64_t head_dim_k = 0;  // D of queries and keys
+  int64_t head_dim_v = 0;
+  int32_t kv_source = 0;  // the layer whose keys and values it reads; then it stores none itself
+  int64_t window = 0;     // keys that a query sees, itself included; 0 = all
+  int32_t rope = 0;       // index into ModelConfig::ropes; -1 = this layer does not rotate
 };
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kYarn };
@@ -33,6 +36,7 @@ enum class RopeDivisors : uint8_t {
 // scaling (formats/architectures.md 1.4).
 struct RopeConfig {
   double base = 10000.0;
+  int64_t n_rot = 0;  // dims of a head that rotate, even
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;         // linear and YaRN
   int64_t n_ctx_original = 0;  // YaRN: of its ramp; factors: the long table serves longer contexts
@@ -49,10 +53,11 @@ struct ModelConfig {
   int64_t n_embd = 0;      // E
   int64_t n_layer = 0;     // L
   int64_t n_head = 0;      // H
-  int64_t head_dim_k = 0;  // D of queries and keys
+  int64_t head_dim_k = 0;  // of layers that see all keys
   int64_t head_dim_v = 0;
-  int64_t n_rot = 0;    // dims of a head that rotate, even
-  int64_t n_vocab = 0;  // rows of the embedding
+  int64_t n_rot = 0;
+  int64_t n_layer_embd = 0;  // P, width of the embedding that each layer has of its own; 0 = none
+  int64_t n_vocab = 0;       // rows of the embedding
   int64_t n_ctx_train = 0;
   int64_t n_conv_taps = 0;     // of the short convolutions
   int64_t n_experts = 0;       // X; 0 = dense

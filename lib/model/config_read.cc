@@ -74,7 +74,8 @@ absl::Status read_scales(const KeyReader& keys, const ArchSpec& arch, ModelConfi
   const int64_t even_split = config->n_embd / config->n_head;
   const int64_t scale_width =
       arch.wide_scale_blocks == config->n_layer ? even_split : config->head_dim_k;
-  config->score_scale = 1.0f / std::sqrt(static_cast<float>(scale_width));
+  config->score_scale =
+      arch.unit_score_scale ? 1.0f : 1.0f / std::sqrt(static_cast<float>(scale_width));
   if (arch.embed_scale == EmbedScale::kSqrtEmbd) {
     config->embed_scale = std::sqrt(static_cast<float>(config->n_embd));
   } else if (arch.embed_scale == EmbedScale::kKey) {
@@ -104,6 +105,51 @@ absl::Status read_scales(const KeyReader& keys, const ArchSpec& arch, ModelConfi
   return absl::OkStatus();
 }
 
+struct HeadSizes {
+  int64_t k = 0, v = 0, n_rot = 0;
+};
+
+absl::StatusOr<HeadSizes> read_heads(const KeyReader& keys, std::string_view suffix,
+                                     const HeadSizes& defaults) {
+  HeadSizes heads;
+  const std::string rot_key = absl::StrCat("rope.dimension_count", suffix);
+  ENGINE_ASSIGN_OR_RETURN(heads.k, keys.integer(absl::StrCat("attention.key_length", suffix), 1,
+                                                kMaxHeadDim, defaults.k));
+  ENGINE_ASSIGN_OR_RETURN(heads.v, keys.integer(absl::StrCat("attention.value_length", suffix), 1,
+                                                kMaxHeadDim, defaults.v));
+  if (heads.k < 1 || heads.v < 1) {
+    return keys.fail("attention.head_count", "more heads than embedding_length");
+  }
+  ENGINE_ASSIGN_OR_RETURN(heads.n_rot, keys.integer(rot_key, 2, kMaxHeadDim, heads.k));
+  if (heads.n_rot % 2 != 0 || heads.n_rot > heads.k) {
+    return keys.fail(rot_key,
+                     absl::StrCat(heads.n_rot, " is odd or above the head size ", heads.k));
+  }
+  return heads;
+}
+
+// The last layers read what the last one of their kind before them stored.
+absl::Status read_shared_kv(const KeyReader& keys, const ArchSpec& arch, ModelConfig* config) {
+  for (size_t l = 0; l < config->layers.size(); ++l) {
+    config->layers[l].kv_source = static_cast<int32_t>(l);
+  }
+  if (!arch.shared_kv) return absl::OkStatus();
+  constexpr std::string_view kKey = "attention.shared_kv_layers";
+  ENGINE_ASSIGN_OR_RETURN(const int64_t n_shared, keys.integer(kKey, 0, config->n_layer - 1, 0));
+  const auto n_own = static_cast<size_t>(config->n_layer - n_shared);
+  for (size_t l = n_own; l < config->layers.size(); ++l) {
+    LayerConfig& layer = config->layers[l];
+    size_t source = n_own;
+    while (source > 0 && (config->layers[source - 1].window > 0) != (layer.window > 0)) --source;
+    if (source == 0) {
+      return keys.fail(kKey, absl::StrCat("no layer of its own kind is left for layer ", l));
+    }
+    layer.kv_source = static_cast<int32_t>(source) - 1;
+    layer.n_kv_heads = config->layers[source - 1].n_kv_heads;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfig* config) {
   const int64_t n_layer = config->n_layer;
   ENGINE_ASSIGN_OR_RETURN(const std::vector<int64_t> ff,
@@ -122,6 +168,13 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
     ENGINE_ASSIGN_OR_RETURN(local, read_local_layers(keys, arch, n_layer));
   }
   ENGINE_ASSIGN_OR_RETURN(const bool rotates, read_rotates(keys, arch));
+  const HeadSizes global{config->head_dim_k, config->head_dim_v, config->n_rot};
+  HeadSizes sliding = global;
+  if (arch.local_heads) {
+    ENGINE_ASSIGN_OR_RETURN(sliding, read_heads(keys, "_swa", global));
+  }
+  config->ropes[0].n_rot = global.n_rot;
+  if (config->ropes.size() > 1) config->ropes[1].n_rot = sliding.n_rot;
   for (size_t l = 0; l < static_cast<size_t>(n_layer); ++l) {
     if (kv[l] > 0 && config->n_head % kv[l] != 0) {
       return keys.fail("attention.head_count_kv",
@@ -131,6 +184,8 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
     LayerConfig layer;
     layer.n_kv_heads = kv[l];
     layer.n_ff = ff[l];
+    layer.head_dim_k = is_local ? sliding.k : global.k;
+    layer.head_dim_v = is_local ? sliding.v : global.v;
     layer.window = is_local ? window : 0;
     layer.rope = is_local && config->ropes.size() > 1 ? 1 : 0;
     const bool is_nope =
@@ -138,7 +193,7 @@ absl::Status read_layers(const KeyReader& keys, const ArchSpec& arch, ModelConfi
     if (is_nope || !rotates) layer.rope = -1;
     config->layers.push_back(layer);
   }
-  return absl::OkStatus();
+  return read_shared_kv(keys, arch, config);
 }
 
 }  // namespace
@@ -181,19 +236,14 @@ absl::StatusOr<ModelConfig> read_config(const Gguf& file, const ArchSpec& arch) 
   ENGINE_RETURN_IF_ERROR(read_experts(keys, arch, &config));
 
   const int64_t even_split = config.n_embd / config.n_head;
-  ENGINE_ASSIGN_OR_RETURN(config.head_dim_k,
-                          keys.integer("attention.key_length", 1, kMaxHeadDim, even_split));
-  ENGINE_ASSIGN_OR_RETURN(config.head_dim_v,
-                          keys.integer("attention.value_length", 1, kMaxHeadDim, even_split));
-  if (config.head_dim_k < 1 || config.head_dim_v < 1) {
-    return keys.fail("attention.head_count", "more heads than embedding_length");
-  }
-  ENGINE_ASSIGN_OR_RETURN(config.n_rot,
-                          keys.integer("rope.dimension_count", 2, kMaxHeadDim, config.head_dim_k));
-  if (config.n_rot % 2 != 0 || config.n_rot > config.head_dim_k) {
-    return keys.fail(
-        "rope.dimension_count",
-        absl::StrCat(config.n_rot, " is odd or above the head size ", config.head_dim_k));
+  ENGINE_ASSIGN_OR_RETURN(const HeadSizes heads,
+                          read_heads(keys, "", {.k = even_split, .v = even_split}));
+  config.head_dim_k = heads.k;
+  config.head_dim_v = heads.v;
+  config.n_rot = heads.n_rot;
+  if (arch.layer_embeds) {
+    ENGINE_ASSIGN_OR_RETURN(config.n_layer_embd,
+                            keys.integer("embedding_length_per_layer_input", 0, kMaxWidth, 0));
   }
 
   constexpr std::string_view kEps = "attention.layer_norm_rms_epsilon";

@@ -1,6 +1,7 @@
 // Binds tensors to roles by name and checks every shape (names and shapes: formats/architectures.md 1.2).
 #include "lib/model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -123,6 +124,32 @@ class Binder {
     return view;
   }
 
+  // Columns [first, first + n) of a matrix, at block borders.
+  WeightView columns(const WeightView& whole, int64_t first, int64_t n) {
+    WeightView view = whole;
+    if (!whole.present()) return view;
+    const FormatInfo& format = *format_info(whole.format);
+    if (n % format.block_elements != 0) {
+      problem(whole.name, kNoOffset,
+              absl::StrCat("a layer's ", n, " columns are no multiple of ", format.block_elements));
+      return {};
+    }
+    view.name = absl::StrCat(whole.name, ":", first / n);
+    view.cols = n;
+    view.data += first / format.block_elements * format.block_bytes;
+    return view;
+  }
+
+  WeightView ones(std::string_view name, int64_t n) {
+    uint8_t* copy = own(static_cast<uint64_t>(n) * sizeof(float));
+    if (copy == nullptr) return {};
+    std::fill_n(reinterpret_cast<float*>(copy), n, 1.0f);
+    WeightView view{std::string(name), Format::kF32, 1, n};
+    view.row_bytes = n * int64_t{sizeof(float)};
+    view.data = copy;
+    return view;
+  }
+
   absl::Status status() const {
     if (out_of_memory_) return error(Code::kMemory, "out of memory while binding tensors");
     if (problems_.empty()) return absl::OkStatus();
@@ -199,7 +226,7 @@ class LayerBinder {
     } else {
       bind_qkv();
       w_.attn_output =
-          matrix("attn_output.weight", E, config_.n_head * config_.head_dim_v, kRequired);
+          matrix("attn_output.weight", E, config_.n_head * layer_.head_dim_v, kRequired);
       w_.attn_output_bias = vector("attn_output.bias", E, kOptional);
       if (arch_.sinks) w_.sinks = vector("attn_sinks.weight", config_.n_head, kRequired);
     }
@@ -213,6 +240,7 @@ class LayerBinder {
       w_.post_attn_norm = vector("post_attention_norm.weight", E, kRequired);
       w_.post_ffn_norm = vector("post_ffw_norm.weight", E, kRequired);
     }
+    if (arch_.layer_scales) w_.output_scale = vector("layer_output_scale.weight", 1, kOptional);
     return std::move(w_);
   }
 
@@ -232,8 +260,9 @@ class LayerBinder {
   // Three tensors, or one with the rows of q, k and v in turn.
   void bind_qkv() {
     const int64_t E = config_.n_embd, G = layer_.n_kv_heads;
-    const int64_t q = config_.n_head * config_.head_dim_k;
-    const int64_t k = G * config_.head_dim_k, v = G * config_.head_dim_v;
+    const int64_t q = config_.n_head * layer_.head_dim_k;
+    const int64_t k = G * layer_.head_dim_k, v = G * layer_.head_dim_v;
+    const bool reads_others = layer_.kv_source != static_cast<int32_t>(l_);
     if (binder_.has(name("attn_qkv.weight"))) {
       const WeightView all = matrix("attn_qkv.weight", q + k + v, E, kRequired);
       const WeightView bias = vector("attn_qkv.bias", q + k + v, kOptional);
@@ -245,16 +274,21 @@ class LayerBinder {
       w_.v_bias = Binder::part(bias, "v", q + k, v);
     } else {
       w_.q = matrix("attn_q.weight", q, E, kRequired);
-      w_.k = matrix("attn_k.weight", k, E, kRequired);
-      w_.v = matrix("attn_v.weight", v, E, kRequired);
       w_.q_bias = vector("attn_q.bias", q, kOptional);
-      w_.k_bias = vector("attn_k.bias", k, kOptional);
-      w_.v_bias = vector("attn_v.bias", v, kOptional);
+      if (!reads_others) {
+        const bool v_is_k = arch_.v_norm && layer_.head_dim_k == layer_.head_dim_v;
+        w_.k = matrix("attn_k.weight", k, E, kRequired);
+        w_.v = matrix("attn_v.weight", v, E, v_is_k ? kOptional : kRequired);
+        w_.k_bias = vector("attn_k.bias", k, kOptional);
+        w_.v_bias = vector("attn_v.bias", v, kOptional);
+      }
     }
+    if (arch_.v_norm && !reads_others) w_.v_ones = binder_.ones(name("v_ones"), layer_.head_dim_v);
     if (arch_.qk_norm == QkNorm::kNone) return;
     const bool whole = arch_.qk_norm == QkNorm::kWhole;
-    w_.q_norm = vector("attn_q_norm.weight", whole ? q : config_.head_dim_k, kRequired);
-    w_.k_norm = vector("attn_k_norm.weight", whole ? k : config_.head_dim_k, kRequired);
+    w_.q_norm = vector("attn_q_norm.weight", whole ? q : layer_.head_dim_k, kRequired);
+    if (reads_others) return;
+    w_.k_norm = vector("attn_k_norm.weight", whole ? k : layer_.head_dim_k, kRequired);
   }
 
   void bind_conv() {
@@ -307,6 +341,26 @@ class LayerBinder {
   LayerWeights w_;
 };
 
+// One table and one projection hold the parts of all layers side by side.
+void bind_own_embeds(Binder& binder, const ModelConfig& config, ModelWeights* weights) {
+  const int64_t E = config.n_embd, P = config.n_layer_embd, all = P * config.n_layer;
+  const WeightView table =
+      binder.matrix("per_layer_token_embd.weight", config.n_vocab, all, Need::kRequired);
+  const WeightView projection =
+      binder.matrix("per_layer_model_proj.weight", all, E, Need::kRequired);
+  weights->own_norm = binder.vector("per_layer_proj_norm.weight", P, Need::kRequired);
+  for (size_t l = 0; l < weights->layers.size(); ++l) {
+    LayerWeights& w = weights->layers[l];
+    const auto first = static_cast<int64_t>(l) * P;
+    const auto name = [&](std::string_view tail) { return absl::StrCat("blk.", l, ".", tail); };
+    w.own_embed = binder.columns(table, first, P);
+    w.own_projection = Binder::part(projection, absl::StrCat(l), first, P);
+    w.own_gate = binder.matrix(name("inp_gate.weight"), P, E, Need::kRequired);
+    w.own_output = binder.matrix(name("proj.weight"), E, P, Need::kRequired);
+    w.own_post_norm = binder.vector(name("post_norm.weight"), E, Need::kRequired);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ModelWeights> bind_weights(const Gguf& file, const ArchSpec& arch,
@@ -340,6 +394,7 @@ absl::StatusOr<ModelWeights> bind_weights(const Gguf& file, const ArchSpec& arch
   for (size_t l = 0; l < static_cast<size_t>(config->n_layer); ++l) {
     weights.layers.push_back(LayerBinder(binder, arch, *config, l).bind());
   }
+  if (config->n_layer_embd > 0) bind_own_embeds(binder, *config, &weights);
   ENGINE_RETURN_IF_ERROR(binder.status());
   weights.n_unused_tensors = static_cast<int32_t>(file.tensors().size() - binder.n_used());
   if (config->n_vocab < 1) {

@@ -45,6 +45,10 @@ struct LayerWeights {
   WeightView gate, up, down;                 // [F][E], [F][E], [E][F]; with experts X of each
   WeightView gate_bias, up_bias, down_bias;  // [F], [F], [E]; with experts X of each
   WeightView post_ffn_norm;                  // [E]
+  WeightView v_ones;                         // [Dv], ones: the weight of a norm that has none
+  // Of the layer's own embedding: columns of the table [V][P], rows of the projection [P][E]; [P][E], [E][P], [E].
+  WeightView own_embed, own_projection, own_gate, own_output, own_post_norm;
+  WeightView output_scale;  // [1]
 };
 
 struct ModelWeights {
@@ -54,7 +58,8 @@ struct ModelWeights {
   bool head_is_tied = false;
   WeightView rope_freqs;  // [n_rot / 2], divisors
   WeightView rope_long,
-      rope_short;  // [n_rot / 2], divisors for long and short contexts; both or none
+      rope_short;       // [n_rot / 2], divisors for long and short contexts; both or none
+  WeightView own_norm;  // [P], of every layer's own embedding
   std::vector<LayerWeights> layers;
   int32_t n_unused_tensors = 0;  // in the file, but not of this architecture
 

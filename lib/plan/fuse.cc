@@ -159,8 +159,7 @@ class SectionFuser {
   // Not one of the whole vector: that needs all heads at once.
   bool is_head_norm(int32_t i) const {
     return op_at(i) == Op::kRmsNorm &&
-           step(i).width / step(i).heads ==
-               program_.kv[static_cast<size_t>(step(i).layer)].head_dim_k;
+           step(i).width / step(i).heads == program_.kv_read(step(i).layer).head_dim_k;
   }
 
   // The norm and rotation before step i, and i itself.

@@ -1,6 +1,7 @@
 // The op sequence as data. Families differ by which weights are present and by numbers, not by code paths.
 #include "lib/plan/lower.h"
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -199,19 +200,27 @@ class Lowering {
     emit(step);
   }
 
-  int32_t rope(int32_t in, Site site, int64_t heads, int32_t rule) {
+  void scale(int32_t in, float factor, int64_t width) {
+    Step step{.op = Op::kSoftcap};
+    step.in0 = step.out = in;
+    step.scale = factor;
+    step.width = width;
+    emit(step);
+  }
+
+  int32_t rope(int32_t in, Site site, int64_t heads, int64_t head_dim, int32_t rule) {
     if (rule < 0) return in;
     Step step{.op = Op::kRope};
     step.in0 = in;
     step.in1 = rope_slots_[static_cast<size_t>(rule)];
-    step.out = slot(site_info(site).name, heads * config_.head_dim_k);
+    step.out = slot(site_info(site).name, heads * head_dim);
     step.heads = heads;
-    step.width = heads * config_.head_dim_k;
-    step.n_rot = config_.n_rot;
+    step.width = heads * head_dim;
+    step.n_rot = config_.ropes[static_cast<size_t>(rule)].n_rot;
     step.pairing =
         config_.pairing == Pairing::kAdjacent ? RopePairing::kAdjacent : RopePairing::kHalves;
     emit(step);
-    fires(site, heads * config_.head_dim_k, heads);
+    fires(site, heads * head_dim, heads);
     return step.out;
   }
 
@@ -226,27 +235,44 @@ class Lowering {
     emit(embed);
     fires(Site::kEmbed, config_.n_embd);
     for (size_t r = 0; r < config_.ropes.size(); ++r) {
-      program_.ropes.push_back(rope_rule(config_.ropes[r], config_.n_rot, model_.weights));
+      program_.ropes.push_back(rope_rule(config_.ropes[r], model_.weights));
       Step step{.op = Op::kRopeAngles};
       step.rope = static_cast<int32_t>(r);
-      step.out = slot(absl::StrCat("rope_angles_", r), config_.n_rot);
+      step.out = slot(absl::StrCat("rope_angles_", r), config_.ropes[r].n_rot);
       emit(step);
       rope_slots_.push_back(step.out);
     }
+    if (config_.n_layer_embd == 0) return;
+    // Every layer projects the embedding for its own; quantised here, once for all.
+    first_embed_ = slot("first_embed", config_.n_embd);
+    Step copy{.op = Op::kAdd};
+    copy.in0 = copy.in1 = resid;
+    copy.out = first_embed_;
+    copy.width = config_.n_embd;
+    copy.scale = 0.0f;
+    emit(copy);
+    operand(first_embed_, model_.weights.layers[0].own_projection);
   }
 
   void lower_attention(int32_t resid, size_t l) {
     const LayerWeights& w = model_.weights.layers[l];
     const LayerConfig& layer = config_.layers[l];
     const int64_t H = config_.n_head, G = layer.n_kv_heads;
-    const int64_t Dk = config_.head_dim_k, Dv = config_.head_dim_v;
+    const int64_t Dk = layer.head_dim_k, Dv = layer.head_dim_v;
+    const bool stores = layer.kv_source == static_cast<int32_t>(l);
     const int32_t n1 = first_norm(resid, w);
     int32_t q = linear(n1, w.q, w.q_bias, "q");
     fires(Site::kQ, H * Dk, H);
-    int32_t k = linear(n1, w.k, w.k_bias, "k");
-    fires(Site::kK, G * Dk, G);
-    const int32_t v = linear(n1, w.v, w.v_bias, "v");
-    fires(Site::kV, G * Dv, G);
+    int32_t k = -1, v = -1;
+    if (stores) {
+      k = v = linear(n1, w.k, w.k_bias, "k");
+      fires(Site::kK, G * Dk, G);
+      if (w.v.present()) {
+        v = linear(n1, w.v, w.v_bias, "v");
+        fires(Site::kV, G * Dv, G);
+      }
+      if (w.v_ones.present()) v = norm(v, w.v_ones, "v_norm", G * Dv, G);
+    }
     if (w.q_norm.present()) {
       q = norm(q, w.q_norm, "q_norm", H * Dk, H * Dk / w.q_norm.cols);
       fires(Site::kQNorm, H * Dk, H);
@@ -255,14 +281,15 @@ class Lowering {
       k = norm(k, w.k_norm, "k_norm", G * Dk, G * Dk / w.k_norm.cols);
       fires(Site::kKNorm, G * Dk, G);
     }
-    q = rope(q, Site::kQRope, H, layer.rope);
-    k = rope(k, Site::kKRope, G, layer.rope);
-
-    program_.kv.push_back({G, Dk, Dv});
-    Step store{.op = Op::kKvStore};
-    store.in0 = k;
-    store.in1 = v;
-    emit(store);
+    q = rope(q, Site::kQRope, H, Dk, layer.rope);
+    program_.kv.push_back(stores ? KvGeometry{G, Dk, Dv} : KvGeometry{});
+    program_.kv_source.push_back(layer.kv_source);
+    if (stores) {
+      Step store{.op = Op::kKvStore};
+      store.in0 = rope(k, Site::kKRope, G, Dk, layer.rope);
+      store.in1 = v;
+      emit(store);
+    }
 
     Step attention{.op = Op::kAttention};
     attention.in0 = q;
@@ -318,6 +345,7 @@ class Lowering {
     const int32_t c = linear(n1, w.conv_c, {}, "conv_c");
     const int32_t u = linear(n1, w.conv_u, {}, "conv_u");
     program_.kv.push_back({1, 0, E});
+    program_.kv_source.push_back(static_cast<int32_t>(l));
     Step store{.op = Op::kKvStore};
     store.in0 = store.in1 = product(b, u, "conv_z");  // of no K
     emit(store);
@@ -385,7 +413,45 @@ class Lowering {
     if (w.post_ffn_norm.present()) norm(m, w.post_ffn_norm, "ffn_out", E);
     fires(Site::kFfnOut, E);
     add(mid, m, resid);
+    if (w.own_embed.present()) add_own_embed(resid, w);
+    if (w.output_scale.present()) {
+      scale(resid, reinterpret_cast<const float*>(w.output_scale.data)[0], E);
+    }
     fires(Site::kResidPost, E);
+  }
+
+  // x += norm(output * (gelu(gate * x) * p)), p = (norm(projection * embedding / sqrt(E)) + sqrt(P) * own row) / sqrt(2).
+  void add_own_embed(int32_t resid, const LayerWeights& w) {
+    const int64_t E = config_.n_embd, P = config_.n_layer_embd;
+    const int32_t projected = linear(first_embed_, w.own_projection, {}, "own_embed");
+    scale(projected, 1.0f / std::sqrt(static_cast<float>(E)), P);
+    norm(projected, model_.weights.own_norm, "own_embed", P);
+    Step row{.op = Op::kEmbed};
+    row.out = slot("own_row", P);
+    row.weight = weight(w.own_embed);
+    row.scale = std::sqrt(static_cast<float>(P));
+    row.width = P;
+    emit(row);
+    program_.bytes_per_token +=
+        static_cast<uint64_t>(P / format_info(w.own_embed.format)->block_elements *
+                              format_info(w.own_embed.format)->block_bytes);
+    Step sum{.op = Op::kAdd};
+    sum.in0 = projected;
+    sum.in1 = row.out;
+    sum.out = projected;
+    sum.width = P;
+    emit(sum);
+    scale(projected, 1.0f / std::sqrt(2.0f), P);
+    Step act{.op = Op::kGatedAct};
+    act.in0 = linear(resid, w.own_gate, {}, "own_gate");
+    act.in1 = projected;
+    act.out = slot("own_act", P);
+    act.width = P;
+    act.act = activation(config_.activation);
+    emit(act);
+    const int32_t out = linear(act.out, w.own_output, {}, "own_out");
+    norm(out, w.own_post_norm, "own_out", E);
+    add(resid, out, resid);
   }
 
   void lower_final(int32_t resid) {
@@ -424,6 +490,7 @@ class Lowering {
   std::map<const uint8_t*, int32_t> weight_ids_;
   std::map<std::pair<int32_t, ActType>, int32_t> quantised_;
   std::vector<int32_t> rope_slots_;
+  int32_t first_embed_ = -1;
   absl::Status status_;
 };
 

@@ -41,7 +41,8 @@ class YarnRamp {
 
 }  // namespace
 
-RopeRule rope_rule(const RopeConfig& rope, int64_t n_rot, const ModelWeights& weights) {
+RopeRule rope_rule(const RopeConfig& rope, const ModelWeights& weights) {
+  const int64_t n_rot = rope.n_rot;
   RopeRule rule;
   rule.mscale = rope.mscale;
   const YarnRamp ramp(rope, n_rot);

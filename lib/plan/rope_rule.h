@@ -10,8 +10,8 @@
 
 namespace engine {
 
-// n_rot / 2 angles; the divisors that `rope` asks for are among the weights.
-RopeRule rope_rule(const RopeConfig& rope, int64_t n_rot, const ModelWeights& weights);
+// rope.n_rot / 2 angles; the divisors that `rope` asks for are among the weights.
+RopeRule rope_rule(const RopeConfig& rope, const ModelWeights& weights);
 
 }  // namespace engine
 

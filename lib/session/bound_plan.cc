@@ -177,8 +177,9 @@ class Binder {
       }
       const Op op = row.key.op;
       if (op == Op::kKvStore || op == Op::kAttention || op == Op::kShortConv) {
-        part.kv = kv_->layer(bound->layer);
-        part.geometry = &program_.kv[static_cast<size_t>(bound->layer)];
+        const int32_t source = program_.kv_layer(bound->layer);
+        part.kv = kv_->layer(source);
+        part.geometry = &program_.kv[static_cast<size_t>(source)];
       }
       part.in0 = place(part.step->in0);
       part.in1 = place(part.step->in1);

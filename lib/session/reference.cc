@@ -107,9 +107,10 @@ absl::Status Reference::fire(Site site, int32_t slot_id, const Step& step, const
   if (site != Site::kAttnScores && site != Site::kAttnPattern) {
     return hooks_->fire(site, step.layer, rows, values, stride(slot_id));
   }
-  const KvGeometry& kv = kv_->geometry(step.layer);
+  const int32_t source = program_.kv_layer(step.layer);
+  const KvGeometry& kv = kv_->geometry(source);
   const StoredQueries queries(values, stride(slot_id), kv.head_dim_k);
-  const KvAttentionProbe probe(step, kv_->layer(step.layer), kv_->type(), kv, call.first_position,
+  const KvAttentionProbe probe(step, kv_->layer(source), kv_->type(), kv, call.first_position,
                                queries, step.weight >= 0 ? weight_floats(step.weight) : nullptr);
   return hooks_->fire_attention(site, step.layer, rows, probe);
 }
@@ -321,7 +322,8 @@ absl::Status Reference::kv_store(KernelEntry entry, const Step& step, const Call
 }
 
 absl::Status Reference::attention(KernelEntry entry, const Step& step, const Call& call) {
-  const KvGeometry& kv = kv_->geometry(step.layer);
+  const int32_t source = program_.kv_layer(step.layer);
+  const KvGeometry& kv = kv_->geometry(source);
   ENGINE_ASSIGN_OR_RETURN(float* const out, output_floats(step.out, call.n_tokens));
   const auto scratch_bytes =
       (static_cast<uint64_t>(attention_scratch_floats(kv.head_dim_v)) * sizeof(float) + 63) / 64 *
@@ -344,7 +346,7 @@ absl::Status Reference::attention(KernelEntry entry, const Step& step, const Cal
     args.n_tokens = call.n_tokens;
     args.item_begin = begin;
     args.item_end = end;
-    args.kv = kv_->layer(step.layer);
+    args.kv = kv_->layer(source);
     args.out = out;
     args.out_stride = stride(step.out);
     args.scratch =

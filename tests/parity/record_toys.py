@@ -118,6 +118,31 @@ CLASSES = {
             },
         ),
     ),
+    "gemma4": (
+        "Gemma4",
+        lambda t: dict(
+            sliding_window=t.window,
+            final_logit_softcapping=t.final_softcap or None,
+            layer_types=[
+                "full_attention" if i in t.full_layers else "sliding_attention" for i in range(t.n_layer)
+            ],
+            global_head_dim=t.head_dim_full,
+            num_global_key_value_heads=t.n_head_kv_full or None,
+            attention_k_eq_v=t.keys_are_values,
+            num_kv_shared_layers=t.n_shared_kv,
+            use_double_wide_mlp=t.n_shared_kv > 0,
+            vocab_size_per_layer_input=t.n_vocab,
+            hidden_size_per_layer_input=t.own_width,
+            rope_parameters={
+                "full_attention": {
+                    "rope_type": "proportional",
+                    "rope_theta": t.rope_base,
+                    "partial_rotary_factor": 0.25,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": t.rope_base_local},
+            },
+        ),
+    ),
     "phi3": (
         "Phi3",
         lambda t: dict(
@@ -183,7 +208,7 @@ def make(t):
         name, extra = "Mixtral", lambda t: dict(
             num_local_experts=t.n_expert, num_experts_per_tok=t.n_expert_used, sliding_window=None
         )
-    config_class = getattr(transformers, name + ("TextConfig" if name == "Gemma3" else "Config"))
+    config_class = getattr(transformers, name + ("TextConfig" if name in ("Gemma3", "Gemma4") else "Config"))
     config = config_class(**(common(t) | {"rope_parameters": rope(t)} | extra(t)))
     return getattr(transformers, name + "ForCausalLM")(config)
 

@@ -111,10 +111,10 @@ def rotate(x, angles, adjacent, m=1.0):
 
 # What a family does by its name alone; all else is decided by keys and by which tensors there are.
 ADJACENT = {"llama", "smollm3", "granite"}
-GEMMA = {"gemma2", "gemma3"}  # embeddings times sqrt(E), GELU
+GEMMA = {"gemma2", "gemma3", "gemma4"}  # embeddings times sqrt(E), GELU
 FAMILIES = ADJACENT | GEMMA | {"qwen2", "qwen3", "phi3", "qwen3moe", "olmoe", "gpt-oss", "lfm2"}
-SLIDES = {"llama": 0, "phi3": 0, "gemma2": 2, "gemma3": 6, "gpt-oss": 2}  # family -> default period, 0 = every layer
-SOFTCAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0)}  # attention, final
+SLIDES = {"llama": 0, "phi3": 0, "gemma2": 2, "gemma3": 6, "gemma4": 6, "gpt-oss": 2}  # family -> default period, 0 = every layer
+SOFTCAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0), "gemma4": (0.0, 0.0)}  # attention, final
 
 
 class Reference:
@@ -132,8 +132,6 @@ class Reference:
         self.n_layer, self.n_embd = self.key("block_count"), self.key("embedding_length")
         self.n_head = self.key("attention.head_count")
         self.n_head_kv = self.key("attention.head_count_kv", self.n_head)
-        if isinstance(self.n_head_kv, list):
-            self.n_head_kv = max(self.n_head_kv)  # 0 where a layer is a short convolution
         self.head_dim = self.key("attention.key_length", self.n_embd // self.n_head)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.n_rot = self.key("rope.dimension_count", self.head_dim)
@@ -149,6 +147,8 @@ class Reference:
         self.residual_scale = self.key("residual_scale", 1.0) if granite else 1.0
         self.logit_scale = self.key("logit_scale") if granite else 1.0
         self.score_scale = self.key("attention.scale", 0.0) if granite else 0.0
+        if self.arch == "gemma4":
+            self.score_scale = 1.0
         if not self.score_scale:
             self.score_scale = 1.0 / np.sqrt(self.head_dim)
         self.seen = None  # (site, layer) -> [T, width], while sites() runs
@@ -192,6 +192,8 @@ class Reference:
         if self.arch not in SLIDES or not self.key("attention.sliding_window", 0):
             return False
         pattern = self.key("attention.sliding_window_pattern", SLIDES[self.arch])
+        if isinstance(pattern, list):
+            return bool(pattern[layer])
         return pattern == 0 or layer % pattern < pattern - 1
 
     def rotates(self, layer):
@@ -202,10 +204,13 @@ class Reference:
         base, scaling = self.key("rope.freq_base", 10000.0), self.key("rope.scaling.type", b"none")
         m = self.key("rope.scaling.attn_factor", 1.0)
         if self.gemma and self.is_local(layer):
-            base, scaling, m = self.key("rope.freq_base_swa", 1e4 if self.arch == "gemma3" else base), b"none", 1.0
-        theta = float(base) ** (-2.0 * np.arange(self.n_rot // 2) / self.n_rot)
+            base, scaling, m = self.key("rope.freq_base_swa", base if self.arch == "gemma2" else 1e4), b"none", 1.0
+        n_rot = self.n_rot
+        if self.is_local(layer):
+            n_rot = self.key("rope.dimension_count_swa", n_rot)
+        theta = float(base) ** (-2.0 * np.arange(n_rot // 2) / n_rot)
         n0 = self.key("rope.scaling.original_context_length", self.key("context_length"))
-        if "rope_freqs.weight" in self.file:
+        if "rope_freqs.weight" in self.file and not (self.arch == "gemma4" and self.is_local(layer)):
             theta = theta / self.w("rope_freqs.weight")
         if "rope_factors_long.weight" in self.file:  # a session for exactly these positions
             theta = theta / self.w(f"rope_factors_{'long' if n > n0 else 'short'}.weight")
@@ -227,49 +232,73 @@ class Reference:
             m *= 0.1 * np.log(f) + 1.0
         return np.arange(n)[:, None] * theta, m
 
-    def qkv(self, x, p):
-        """[T, heads, width] each."""
-        n, n_q, n_k = len(x), self.n_head * self.head_dim, self.n_head_kv * self.head_dim
+    def qkv(self, layer, x, p):
+        """[T, heads, width] each; v is None where there is no such tensor."""
+        n, G = len(x), self.n_head_kv
+        if isinstance(G, list):
+            G = G[layer]
+        n_q, n_k = self.n_head * self.head_dim, G * self.head_dim
         if p + "attn_qkv.weight" in self.file:
             q, k, v = (
                 self.linear(x, p + "attn_qkv", rows)
                 for rows in (slice(0, n_q), slice(n_q, n_q + n_k), slice(n_q + n_k, None))
             )
         else:
-            q, k, v = (self.linear(x, p + "attn_" + part) for part in "qkv")
+            q, k = self.linear(x, p + "attn_q"), self.linear(x, p + "attn_k")
+            v = self.linear(x, p + "attn_v") if p + "attn_v.weight" in self.file else None
         return (
-            q.reshape(n, self.n_head, self.head_dim),
-            k.reshape(n, self.n_head_kv, self.head_dim),
-            v.reshape(n, self.n_head_kv, -1),
+            q.reshape(n, self.n_head, -1),
+            k.reshape(n, G, -1),
+            None if v is None else v.reshape(n, G, -1),
         )
+
+    def kv_source(self, layer):
+        """The layer whose keys and values this one reads: the last of its kind that has some."""
+        n_own = self.n_layer - self.key("attention.shared_kv_layers", 0)
+        if layer < n_own:
+            return layer
+        return max(i for i in range(n_own) if self.is_local(i) == self.is_local(layer))
+
+    def head_norm(self, site, layer, x, name):
+        """RMS norm of each head, or of as much as the weight is long; nothing without a weight."""
+        if name not in self.file:
+            return x
+        weight = self.w(name)
+        normed = rms_norm(x.reshape(len(x), -1, len(weight)), weight, self.eps)
+        return self.at(site, layer, normed.reshape(x.shape))
 
     def attention(self, layer, x, kv):
         n, p = len(x), f"blk.{layer}."
-        q, k, v = self.qkv(x, p)
-        q, k, v = self.at("q", layer, q), self.at("k", layer, k), self.at("v", layer, v)
-        if p + "attn_q_norm.weight" in self.file:
-            q, k = (
-                # of each head, or of as much as the weight is long
-                rms_norm(x.reshape(n, -1, len(weight)), weight, self.eps).reshape(x.shape)
-                for x, weight in (
-                    (q, self.w(p + "attn_q_norm.weight")),
-                    (k, self.w(p + "attn_k_norm.weight")),
-                )
-            )
-            q, k = self.at("q_norm", layer, q), self.at("k_norm", layer, k)
+        if self.kv_source(layer) == layer:
+            q, k, v = self.qkv(layer, x, p)
+        else:
+            q, k, v = self.linear(x, p + "attn_q").reshape(n, self.n_head, -1), None, None
+        q = self.head_norm("q_norm", layer, self.at("q", layer, q), p + "attn_q_norm.weight")
+        angles, m = self.angles(layer, n)
         if self.rotates(layer):
-            angles, m = self.angles(layer, n)
             q = self.at("q_rope", layer, rotate(q, angles, self.adjacent, m))
-            k = self.at("k_rope", layer, rotate(k, angles, self.adjacent, m))
-        if kv == "f16":
-            k, v = k.astype(np.float16).astype(np.float64), v.astype(np.float16).astype(np.float64)
+        if k is None:
+            k, v = self.stored[self.kv_source(layer)]
+        else:
+            k = self.at("k", layer, k)
+            v = k if v is None else self.at("v", layer, v)
+            if self.arch == "gemma4":
+                v = rms_norm(v, 1.0, self.eps)
+            k = self.head_norm("k_norm", layer, k, p + "attn_k_norm.weight")
+            if self.rotates(layer):
+                k = self.at("k_rope", layer, rotate(k, angles, self.adjacent, m))
+            if kv == "f16":
+                k = k.astype(np.float16).astype(np.float64)
+                v = v.astype(np.float16).astype(np.float64)
+            self.stored[layer] = k, v
+        n_head_kv = k.shape[1]
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
         visible = distance >= 0
         if self.is_local(layer):
             visible &= distance < self.key("attention.sliding_window")
         out, all_scores, patterns = [], [], []
         for head in range(self.n_head):
-            g = head // (self.n_head // self.n_head_kv)
+            g = head // (self.n_head // n_head_kv)
             scores = q[:, head] @ k[:, g].T * self.score_scale
             if self.attn_cap:
                 scores = self.attn_cap * np.tanh(scores / self.attn_cap)
@@ -349,7 +378,8 @@ class Reference:
         """Residual stream after the last block, [T, E]."""
         # only the needed rows are widened: the embedding may be large
         x = self.file.tensor("token_embd.weight")[np.asarray(ids)].astype(np.float64)
-        x = self.at("embed", -1, x * self.embed_scale)
+        x = first = self.at("embed", -1, x * self.embed_scale)
+        self.stored = {}  # layer -> keys and values
         for layer in range(self.n_layer):
             p = f"blk.{layer}."
             x = self.at("resid_pre", layer, x)
@@ -367,8 +397,24 @@ class Reference:
             if self.gemma:
                 branch = rms_norm(branch, self.w(p + "post_ffw_norm.weight"), self.eps)
             branch = self.at("ffn_out", layer, branch)
-            x = self.at("resid_post", layer, x + self.residual_scale * branch)
+            x = x + self.residual_scale * branch
+            if p + "inp_gate.weight" in self.file:
+                x = x + self.own_embed(layer, x, first, ids)
+            if p + "layer_output_scale.weight" in self.file:
+                x = x * self.w(p + "layer_output_scale.weight")
+            x = self.at("resid_post", layer, x)
         return x
+
+    def own_embed(self, layer, x, first, ids):
+        """What a gemma4 layer adds for its own embedding of the tokens."""
+        p, P = f"blk.{layer}.", self.key("embedding_length_per_layer_input")
+        part = slice(layer * P, (layer + 1) * P)
+        own = self.linear(first, "per_layer_model_proj", part) / np.sqrt(self.n_embd)
+        own = rms_norm(own, self.w("per_layer_proj_norm.weight"), self.eps)
+        rows = self.file.tensor("per_layer_token_embd.weight")[np.asarray(ids), part]
+        own = (own + np.sqrt(P) * rows) / np.sqrt(2.0)
+        y = self.linear(gelu_tanh(self.linear(x, p + "inp_gate")) * own, p + "proj")
+        return rms_norm(y, self.w(p + "post_norm.weight"), self.eps)
 
     def logits(self, ids, kv="f32"):
         """Logits [T, V] in float64."""

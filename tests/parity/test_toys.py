@@ -81,8 +81,8 @@ def test_info_of_the_toy(name, engine, toy_path):
             t.n_head_kv,
         )
         assert (i.head_dim_k, i.head_dim_v, i.n_ff, i.n_vocab, i.sliding_window) == (
-            t.head_dim,
-            t.value_dim,
+            t.head_dim_full or t.head_dim,
+            t.head_dim_full or t.value_dim,
             t.n_ff,
             t.n_vocab,
             t.window,

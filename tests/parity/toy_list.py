@@ -29,6 +29,7 @@ FAMILIES = {
     "gemma3": Family(
         gemma_norms=True, sandwich=True, qk_norm="head", windowed=True, pattern=True
     ),
+    "gemma4": Family(sandwich=True, qk_norm="head", windowed=True),
     "phi3": Family(fused=True, windowed=True),
     "granite": Family(adjacent=True),
     "qwen3moe": Family(qk_norm="head", router="gate", norm_topk=True),
@@ -77,6 +78,13 @@ class Toy:
     # lfm2: layers that are short convolutions, and how many positions one reaches
     convs: tuple = ()
     n_taps: int = 3
+    # gemma4: layers that see all keys, and the sizes that they have of their own; head_dim and n_head_kv are the others'
+    full_layers: tuple = ()
+    head_dim_full: int = 0
+    n_head_kv_full: int = 0
+    keys_are_values: bool = False  # of the full layers, before the norms
+    n_shared_kv: int = 0  # the last layers read an earlier one's keys and values; their feed-forward is twice as wide
+    own_width: int = 0  # of each layer's own embedding
     n_expert: int = 0
     n_expert_used: int = 2
     n_ff_expert: int = 48
@@ -88,6 +96,19 @@ class Toy:
     @property
     def family(self):
         return FAMILIES[self.arch]
+
+    def head_dim_of(self, layer):
+        return self.head_dim_full if layer in self.full_layers else self.head_dim
+
+    def n_head_kv_of(self, layer):
+        is_full = layer in self.full_layers and self.n_head_kv_full
+        return self.n_head_kv_full if is_full else self.n_head_kv
+
+    def stores_kv(self, layer):
+        return layer < self.n_layer - self.n_shared_kv
+
+    def n_ff_of(self, layer):
+        return self.n_ff if self.stores_kv(layer) else 2 * self.n_ff
 
     @property
     def value_dim(self):
@@ -193,6 +214,33 @@ TOYS = {
             rope_base_local=5000.0,
             linear_factor=8.0,
             final_softcap=3.0,
+        ),
+        Toy(
+            "gemma4_shared",
+            "gemma4",
+            n_layer=6,
+            eps=1e-6,
+            rope_base=1e6,
+            tied=True,
+            window=16,
+            full_layers=(1, 3, 5),
+            head_dim_full=32,
+            n_shared_kv=2,
+            own_width=32,
+            final_softcap=3.0,
+        ),
+        Toy(
+            "gemma4_keys",
+            "gemma4",
+            n_layer=3,
+            rope_base=1e5,
+            rope_base_local=5000.0,
+            window=24,
+            n_head_kv=4,
+            full_layers=(0, 2),
+            head_dim_full=24,
+            n_head_kv_full=1,
+            keys_are_values=True,
         ),
         Toy("phi3_window", "phi3", window=24, n_head_kv=4),
         # case 22: part of a head rotates

@@ -16,7 +16,7 @@ import numpy as np
 
 import ref_quant
 import toy_vocab
-from gguf_fixture import F32, I32, STR, U32, Gguf
+from gguf_fixture import BOOL, F32, I32, STR, U32, Gguf
 from toy_list import TOYS, Toy  # noqa: F401
 
 N_POSITIONS = 120  # more than seven gemma windows of 16
@@ -79,13 +79,23 @@ def weights(toy):
                 f"{t.name}/{p}conv", t.n_embd * t.n_taps, -1.0, 1.0
             ).reshape(t.n_embd, 1, t.n_taps)
         else:
-            attention_weights(t, p, w, matrix, norm)
-        feed_forward_weights(t, p, w, matrix)
+            attention_weights(t, i, p, w, matrix, norm)
+        feed_forward_weights(t, i, p, w, matrix)
         norm(p + "input_layernorm.weight", t.n_embd)
         norm(p + "post_attention_layernorm.weight", t.n_embd)
         if family.sandwich:
             norm(p + "pre_feedforward_layernorm.weight", t.n_embd)
             norm(p + "post_feedforward_layernorm.weight", t.n_embd)
+        if t.arch == "gemma4":
+            w[p + "layer_scalar"] = vector(f"{t.name}/{p}scalar", 1, 0.5, 1.5)
+        if t.own_width:
+            matrix(p + "per_layer_input_gate.weight", t.own_width, t.n_embd, 2.0)
+            matrix(p + "per_layer_projection.weight", t.n_embd, t.own_width)
+            norm(p + "post_per_layer_input_norm.weight", t.n_embd)
+    if t.own_width:
+        matrix("model.embed_tokens_per_layer.weight", t.n_vocab, t.n_layer * t.own_width)
+        matrix("model.per_layer_model_projection.weight", t.n_layer * t.own_width, t.n_embd)
+        norm("model.per_layer_projection_norm.weight", t.own_width)
     norm("model.norm.weight", t.n_embd)
     if not t.tied:
         matrix("lm_head.weight", t.n_vocab, t.n_embd)
@@ -113,15 +123,19 @@ def lfm2_name(key):
     return key
 
 
-def attention_weights(t, p, w, matrix, norm):
-    q, k, v = t.n_head * t.head_dim, t.n_head_kv * t.head_dim, t.n_head_kv * t.value_dim
+def attention_weights(t, i, p, w, matrix, norm):
+    head_dim, n_head_kv = t.head_dim_of(i), t.n_head_kv_of(i)
+    value_dim = head_dim if t.full_layers else t.value_dim
+    q, k, v = t.n_head * head_dim, n_head_kv * head_dim, n_head_kv * value_dim
     if t.family.fused:
         matrix(p + "self_attn.qkv_proj.weight", q + k + v, t.n_embd, 1.5)
     else:
         matrix(p + "self_attn.q_proj.weight", q, t.n_embd, t.qk_gain)
-        matrix(p + "self_attn.k_proj.weight", k, t.n_embd, t.qk_gain)
-        matrix(p + "self_attn.v_proj.weight", v, t.n_embd)
-    matrix(p + "self_attn.o_proj.weight", t.n_embd, t.n_head * t.value_dim)
+        if t.stores_kv(i):
+            matrix(p + "self_attn.k_proj.weight", k, t.n_embd, t.qk_gain)
+        if t.stores_kv(i) and not (t.keys_are_values and i in t.full_layers):
+            matrix(p + "self_attn.v_proj.weight", v, t.n_embd)
+    matrix(p + "self_attn.o_proj.weight", t.n_embd, t.n_head * value_dim)
     if t.attention_bias or t.family.qkv_bias:
         for part, n, r in (("q", q, 1.0), ("k", k, t.key_bias_range), ("v", v, 1.0)):
             w[p + f"self_attn.{part}_proj.bias"] = vector(
@@ -131,20 +145,22 @@ def attention_weights(t, p, w, matrix, norm):
         w[p + "self_attn.o_proj.bias"] = vector(f"{t.name}/{p}o.bias", t.n_embd, -0.2, 0.2)
     if t.family.qk_norm:
         whole = t.family.qk_norm == "whole"
-        norm(p + "self_attn.q_norm.weight", q if whole else t.head_dim)
-        norm(p + "self_attn.k_norm.weight", k if whole else t.head_dim)
+        norm(p + "self_attn.q_norm.weight", q if whole else head_dim)
+        if t.stores_kv(i):
+            norm(p + "self_attn.k_norm.weight", k if whole else head_dim)
 
 
-def feed_forward_weights(t, p, w, matrix):
+def feed_forward_weights(t, i, p, w, matrix):
+    n_ff = t.n_ff_of(i)
     if t.n_expert:
         expert_weights(t, p, w, matrix)
         return
     if t.family.fused:
-        matrix(p + "mlp.gate_up_proj.weight", 2 * t.n_ff, t.n_embd, 1.5)
+        matrix(p + "mlp.gate_up_proj.weight", 2 * n_ff, t.n_embd, 1.5)
     else:
-        matrix(p + "mlp.gate_proj.weight", t.n_ff, t.n_embd, 2.0)
-        matrix(p + "mlp.up_proj.weight", t.n_ff, t.n_embd)
-    matrix(p + "mlp.down_proj.weight", t.n_embd, t.n_ff)
+        matrix(p + "mlp.gate_proj.weight", n_ff, t.n_embd, 2.0)
+        matrix(p + "mlp.up_proj.weight", n_ff, t.n_embd)
+    matrix(p + "mlp.down_proj.weight", t.n_embd, n_ff)
 
 
 def expert_weights(t, p, w, matrix):
@@ -216,6 +232,9 @@ _BLOCK_NAMES = {
     "conv.in_proj": "shortconv.in_proj",
     "conv.out_proj": "shortconv.out_proj",
     "conv.conv": "shortconv.conv",
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
 }
 _BLOCK_NAMES_SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
@@ -230,6 +249,9 @@ _MODEL_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
+    "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
+    "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+    "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight",
 }
 
 
@@ -271,12 +293,19 @@ def gguf_tensors(toy):
         if "experts" in rest or "sinks" in rest:
             out |= {f"blk.{i}.{k}": v for k, v in expert_tensors(toy, rest, a).items()}
             continue
+        if rest == "layer_scalar":
+            out[f"blk.{i}.layer_output_scale.weight"] = a
+            continue
         stem, kind = rest.rsplit(".", 1)
         if toy.arch == "gpt-oss" and stem == "post_attention_layernorm":
             stem = "post_attention_norm"
         out[f"blk.{i}.{block_names.get(stem, stem)}.{kind}"] = a
     if toy.llama3:
         out["rope_freqs.weight"] = rope_divisors(toy)
+    if toy.head_dim_full:  # a quarter of the pairs rotates
+        n = toy.head_dim_full // 2
+        divisors = np.where(np.arange(n) < n // 4, 1.0, 1e30)
+        out["rope_freqs.weight"] = divisors.astype(np.float32)
     if toy.longrope:
         short, long = longrope_factors(toy)
         out["rope_factors_short.weight"], out["rope_factors_long.weight"] = short, long
@@ -284,7 +313,8 @@ def gguf_tensors(toy):
 
 
 def rope_keys(t):
-    keys = [("rope.freq_base", F32, t.rope_base), ("rope.dimension_count", U32, t.rotated)]
+    n_rot = t.head_dim_full or t.rotated
+    keys = [("rope.freq_base", F32, t.rope_base), ("rope.dimension_count", U32, n_rot)]
     if t.linear_factor != 1.0:
         keys += [
             ("rope.scaling.type", STR, "linear"),
@@ -313,11 +343,16 @@ def gguf_keys(toy):
         ("context_length", U32, t.n_ctx),
         ("embedding_length", U32, t.n_embd),
         ("block_count", U32, t.n_layer),
-        ("feed_forward_length", U32, t.n_ff),
         ("attention.head_count", U32, t.n_head),
         ("attention.layer_norm_rms_epsilon", F32, t.eps),
     ]
-    if t.convs:
+    if t.n_shared_kv:
+        keys.append(("feed_forward_length", I32, [t.n_ff_of(i) for i in range(t.n_layer)]))
+    else:
+        keys.append(("feed_forward_length", U32, t.n_ff))
+    if t.n_head_kv_full:
+        keys.append(("attention.head_count_kv", I32, [t.n_head_kv_of(i) for i in range(t.n_layer)]))
+    elif t.convs:
         heads = [0 if i in t.convs else t.n_head_kv for i in range(t.n_layer)]
         keys += [
             ("attention.head_count_kv", I32, heads),
@@ -326,7 +361,19 @@ def gguf_keys(toy):
     else:
         keys.append(("attention.head_count_kv", U32, t.n_head_kv))
     keys += rope_keys(t)
-    if t.head_dim != t.n_embd // t.n_head or t.value_dim != t.head_dim:
+    if t.full_layers:
+        is_local = [int(i not in t.full_layers) for i in range(t.n_layer)]
+        keys += [
+            ("attention.key_length", U32, t.head_dim_full),
+            ("attention.value_length", U32, t.head_dim_full),
+            ("attention.key_length_swa", U32, t.head_dim),
+            ("attention.value_length_swa", U32, t.head_dim),
+            ("rope.dimension_count_swa", U32, t.head_dim),
+            ("attention.sliding_window_pattern", BOOL, is_local),
+            ("attention.shared_kv_layers", U32, t.n_shared_kv),
+            ("embedding_length_per_layer_input", U32, t.own_width),
+        ]
+    elif t.head_dim != t.n_embd // t.n_head or t.value_dim != t.head_dim:
         keys += [
             ("attention.key_length", U32, t.head_dim),
             ("attention.value_length", U32, t.value_dim),
@@ -337,7 +384,7 @@ def gguf_keys(toy):
         keys.append(("attention.sliding_window", U32, t.window))
     if t.family.pattern:
         keys.append(("attention.sliding_window_pattern", U32, t.pattern))
-    if t.arch == "gemma3":
+    if t.arch in ("gemma3", "gemma4"):
         keys.append(("rope.freq_base_swa", F32, t.rope_base_local))
     if t.attn_softcap:
         keys.append(("attn_logit_softcapping", F32, t.attn_softcap))

@@ -62,7 +62,9 @@ TEST_CASE("fusion counters: planned runs none, planned-fused those of its plan, 
         if (kernel_rows()[i].key.op == Op::kAttention) attentions += session->kernel_counts()[i];
       }
       uint64_t attention_layers = 0;  // the others are convolutions, which have no keys
-      for (const KvGeometry& kv : toy->program.kv) attention_layers += kv.head_dim_k > 0 ? 1 : 0;
+      for (size_t l = 0; l < toy->program.kv.size(); ++l) {
+        attention_layers += toy->program.kv_read(static_cast<int32_t>(l)).head_dim_k > 0 ? 1 : 0;
+      }
       CHECK(attentions == attention_layers);
     }
     // Every fusion runs somewhere: llama has no post-norm (no F2 beside F5), gemma no free residual (no F5).
@@ -72,7 +74,10 @@ TEST_CASE("fusion counters: planned runs none, planned-fused those of its plan, 
     for (size_t l = 0; l < plan->decode.layers.size(); ++l) {
       const PlanLayer& layer = plan->decode.layers[l];
       const bool experts = layer.why_off[5].find("expert") != std::string::npos;
-      const uint32_t mixing = toy->program.kv[l].head_dim_k > 0 ? kF3 | kF4 : 0u;
+      // A layer that reads another's keys has no projections to group, but rotates its queries.
+      const bool rotates = toy->program.kv_read(static_cast<int32_t>(l)).head_dim_k > 0;
+      const bool stores = toy->program.kv[l].head_dim_k > 0;
+      const uint32_t mixing = (stores ? kF3 : 0u) | (rotates ? kF4 : 0u);
       const uint32_t expected =
           (floats ? 0u : kF1) | mixing | (experts ? 0u : kF6) | (gemma ? kF2 : kF5);
       INFO(name);

@@ -117,8 +117,8 @@ TEST_CASE("an unknown architecture lists the known ones; a missing one is an err
   ToyModel toy;
   toy.arch = "mamba";
   check_refused(toy, Code::kModelArchitecture, "general.architecture",
-                "known: llama, smollm3, qwen2, qwen3, gemma2, gemma3, phi3, granite, qwen3moe, "
-                "olmoe, gpt-oss, lfm2");
+                "known: llama, smollm3, qwen2, qwen3, gemma2, gemma3, gemma4, phi3, granite, "
+                "qwen3moe, olmoe, gpt-oss, lfm2");
 }
 
 // A toy of every family that there is.

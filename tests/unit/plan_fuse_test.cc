@@ -40,6 +40,8 @@ char letter(const Program& program, const Step& step) {
     case Op::kMoeMatmul: return 'e';
     case Op::kMoeBias: return 'y';
     case Op::kMoeCombine: return 'w';
+    case Op::kSoftcap: return 'x';
+    case Op::kEmbed: return 'o';
     default: return '?';
   }
 }
@@ -118,6 +120,10 @@ const Row kRows[] = {
     {"gemma3 Q8_0", "ffn_out", "12346", "nq mmm hrs hrt q m nanq mmgq m n a c", ""},
     {"gemma3 F32", "", "2346", "n mmm hrs hrt m nan mmg m n a c", ""},
     {"gemma3 mixed", "", "12346", "nqq mbmbmb hrs hrt q m nanq mmgq m n a c", ""},
+    // Values are normed by themselves; after the feed-forward an embedding and a scale of the layer's own.
+    {"gemma4 Q8_0", "", "12346",
+     "nq mmm h hrs hrt q m nanq mmgq m n a m x n o a x q m g q m n a x c",
+     "a post-norm stands between"},
     // q, k, v and gate, up are rows of two tensors.
     {"phi3 Q8_0", "", "13456", "nq mmm rs rt q ma nq mmgq ma c", ""},
     // The router reads the norm as f32; experts are not joined.

@@ -110,6 +110,10 @@ struct ToyModel {
       put_u32(b, "expert_used_count", n_experts_used);
       put_u32(b, "expert_feed_forward_length", n_ff_expert);
     }
+    if (arch == "gemma4") {
+      put_u32(b, "attention.shared_kv_layers", n_layer > 1 ? 1 : 0);
+      put_u32(b, "embedding_length_per_layer_input", kOwnWidth);
+    }
     if (arch == "granite") put_f32(b, "logit_scale", 8.0f);
     for (const auto& [key, value] : set_i64) {
       if (is_new_key(key)) b.scalar<int64_t>(arch + "." + key, value);
@@ -125,6 +129,9 @@ struct ToyModel {
 
  private:
   std::string full(const std::string& key) const { return arch + "." + key; }
+  static constexpr int64_t kOwnWidth = 32;  // gemma4: of a layer's own embedding
+  // gemma4: the last layer reads the keys and values of the one before.
+  bool reads_others(int64_t l) const { return arch == "gemma4" && n_layer > 1 && l == n_layer - 1; }
   bool is_conv(int64_t l) const { return arch == "lfm2" && l % 2 == 1; }
   // Keys that build() writes itself; an override of one of them replaces its value there.
   static bool is_new_key(const std::string& key) {
@@ -234,14 +241,14 @@ struct ToyModel {
     put_expert_bias(b, p + "ffn_up_exps.bias", n_ff_expert);
     put_expert_bias(b, p + "ffn_down_exps.bias", n_embd);
   }
-  void put_attention(GgufBuilder& b, const std::string& p) const {
+  void put_attention(GgufBuilder& b, const std::string& p, bool only_q) const {
     const int64_t q = n_head * head_dim, kv = n_head_kv * head_dim;
     if (fused) {
       put_matrix(b, p + "attn_qkv.weight", n_embd, q + 2 * kv);
     } else {
       put_matrix(b, p + "attn_q.weight", n_embd, q);
-      put_matrix(b, p + "attn_k.weight", n_embd, kv);
-      put_matrix(b, p + "attn_v.weight", n_embd, kv);
+      if (!only_q) put_matrix(b, p + "attn_k.weight", n_embd, kv);
+      if (!only_q) put_matrix(b, p + "attn_v.weight", n_embd, kv);
     }
     if (biases) {
       put_vector(b, p + "attn_q.bias", q, 0.0f);
@@ -251,13 +258,20 @@ struct ToyModel {
     put_matrix(b, p + "attn_output.weight", q, n_embd);
   }
   void put_tensors(GgufBuilder& b) const {
-    const bool post_norms = arch == "gemma2" || arch == "gemma3", gpt_oss = arch == "gpt-oss";
+    const bool gemma4 = arch == "gemma4";
+    const bool post_norms = arch == "gemma2" || arch == "gemma3" || gemma4,
+               gpt_oss = arch == "gpt-oss";
     const bool norms_heads =
-        arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe" || arch == "lfm2";
+        arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe" || arch == "lfm2" || gemma4;
     put_matrix(b, "token_embd.weight", n_embd, n_vocab);
     put_vector(b, arch == "lfm2" ? "token_embd_norm.weight" : "output_norm.weight", n_embd, 1.0f,
                vector_type);
     if (!tied) put_matrix(b, "output.weight", n_embd, n_vocab);
+    if (gemma4) {
+      put_matrix(b, "per_layer_token_embd.weight", n_layer * kOwnWidth, n_vocab);
+      put_matrix(b, "per_layer_model_proj.weight", n_embd, n_layer * kOwnWidth);
+      put_vector(b, "per_layer_proj_norm.weight", kOwnWidth, 1.0f, vector_type);
+    }
     if (!rope_freqs.empty()) b.f32("rope_freqs.weight", {rope_freqs.size()}, rope_freqs);
     for (int64_t l = 0; l < n_layer; ++l) {
       const std::string p = "blk." + std::to_string(l) + ".";
@@ -269,7 +283,7 @@ struct ToyModel {
         for (size_t i = 0; i < taps.size(); ++i) taps[i] = toy_noise(seed + 7, i);
         b.f32(p + "shortconv.conv.weight", {3, static_cast<uint64_t>(n_embd)}, taps);
       } else {
-        put_attention(b, p);
+        put_attention(b, p, reads_others(l));
       }
       put_vector(b, p + (gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight"), n_embd, 1.0f,
                  vector_type);
@@ -290,7 +304,13 @@ struct ToyModel {
       }
       if (norms_heads && !is_conv(l)) {
         put_vector(b, p + "attn_q_norm.weight", head_dim, 1.0f, vector_type);
-        put_vector(b, p + "attn_k_norm.weight", head_dim, 1.0f, vector_type);
+        if (!reads_others(l)) put_vector(b, p + "attn_k_norm.weight", head_dim, 1.0f, vector_type);
+      }
+      if (gemma4) {
+        put_vector(b, p + "layer_output_scale.weight", 1, 1.0f, vector_type);
+        put_matrix(b, p + "inp_gate.weight", n_embd, kOwnWidth);
+        put_matrix(b, p + "proj.weight", kOwnWidth, n_embd);
+        put_vector(b, p + "post_norm.weight", n_embd, 1.0f, vector_type);
       }
       if (post_norms) {
         put_vector(b, p + "post_attention_norm.weight", n_embd, 1.0f, vector_type);

@@ -67,6 +67,7 @@ inline std::vector<std::pair<std::string, ToyModel>> plan_toys() {
           {"gemma3 F32", toy_of("gemma3", Format::kF32)},
           {"gemma3 Q8_0", toy_of("gemma3", Format::kQ8_0)},
           {"gemma3 mixed", mixed_toy("gemma3")},
+          {"gemma4 Q8_0", toy_of("gemma4", Format::kQ8_0)},
           {"phi3 Q8_0", toy_of("phi3", Format::kQ8_0)},
           {"qwen3moe Q8_0", toy_of("qwen3moe", Format::kQ8_0)},
           {"olmoe F32", toy_of("olmoe", Format::kF32)},
