@@ -1,8 +1,8 @@
 // The tile unit of AMX (Intel SDM volume 2, "AMX Instruction Set"): eight registers of up to 16 rows of 64 bytes, and
 // one that multiplies int8 matrices into an int32 one, exactly.
 //
-// Kernels take the unit as a template parameter: this is the hardware's; tests/kernels/emulated_tiles.h does the same in
-// plain C++, so that their logic is checked on machines without AMX. Assembler statements instead of intrinsics, since
+// Kernels take the unit as a template parameter: this is the hardware's; tests/kernels/emulated_tiles.h does the same
+// in plain C++, so that their logic is checked on machines without AMX. Assembler statements, not intrinsics, since
 // those need a target attribute that Highway's targets do not carry.
 #ifndef ENGINE_BACKENDS_CPU_AMX_TILES_H_
 #define ENGINE_BACKENDS_CPU_AMX_TILES_H_

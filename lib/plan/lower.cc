@@ -420,7 +420,8 @@ class Lowering {
     fires(Site::kResidPost, E);
   }
 
-  // x += norm(output * (gelu(gate * x) * p)), p = (norm(projection * embedding / sqrt(E)) + sqrt(P) * own row) / sqrt(2).
+  // x += norm(output * (gelu(gate * x) * p)),
+  // p = (norm(projection * embedding / sqrt(E)) + sqrt(P) * own row) / sqrt(2).
   void add_own_embed(int32_t resid, const LayerWeights& w) {
     const int64_t E = config_.n_embd, P = config_.n_layer_embd;
     const int32_t projected = linear(first_embed_, w.own_projection, {}, "own_embed");
