@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cpu/lane_tree-inl.h"
 #include "backends/cpu/math-inl.h"
@@ -31,6 +32,18 @@ HWY_INLINE VF load_n(const hwy::float16_t* from, size_t n) {
   return hn::PromoteTo(DF(), hn::LoadN(dh, from, n));
 }
 HWY_INLINE VF load_n(const float* from, size_t n) { return hn::LoadN(DF(), from, n); }
+// Codes of q8_0; exact.
+using DI8 = hn::Rebind<int8_t, DF>;
+HWY_INLINE VF from_codes(hn::Vec<DI8> codes) {
+  const hn::RebindToSigned<DF> di;
+  return hn::ConvertTo(DF(), hn::PromoteTo(di, codes));
+}
+HWY_INLINE VF load(const int8_t* from) { return from_codes(hn::LoadU(DI8(), from)); }
+HWY_INLINE VF load_n(const int8_t* from, size_t n) { return from_codes(hn::LoadN(DI8(), from, n)); }
+HWY_INLINE VF broadcast(const hwy::float16_t* from) {
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  return hn::PromoteTo(DF(), hn::Set(dh, *from));
+}
 
 // The query heads of one token that share a KV head. Keys and values are loaded once for all of them; each
 // has its own sums, so the float sequence is that of one query.
@@ -50,15 +63,39 @@ struct Heads {
     return reinterpret_cast<const Stored*>(page + args.kv.v_offset_bytes) +
            (kv_head * kKvPagePositions + position % kKvPagePositions) * args.head_dim_v;
   }
+  // Of q8_0.
+  const hwy::float16_t* k_scales(int64_t position) const {  // [ceil(Dk / 32)][64]
+    const uint8_t* page = args.kv.pages[position / kKvPagePositions];
+    return reinterpret_cast<const hwy::float16_t*>(page + args.kv.k_offset_bytes +
+                                                   args.n_kv_heads * args.head_dim_k *
+                                                       kKvPagePositions) +
+           kv_head * kv_blocks(args.head_dim_k) * kKvPagePositions;
+  }
+  const hwy::float16_t* v_scales(int64_t position) const {  // [ceil(Dv / 32)]
+    const uint8_t* page = args.kv.pages[position / kKvPagePositions];
+    return reinterpret_cast<const hwy::float16_t*>(page + args.kv.v_offset_bytes +
+                                                   args.n_kv_heads * args.head_dim_v *
+                                                       kKvPagePositions) +
+           (kv_head * kKvPagePositions + position % kKvPagePositions) * kv_blocks(args.head_dim_v);
+  }
 };
+
+template <class Stored>
+constexpr bool kHasScales = std::is_same_v<Stored, int8_t>;
 
 // Accumulators that fit the registers, a load and a factor beside them: 32 of AVX-512 and NEON, 16 of AVX2.
 constexpr int kAccumulators = HWY_MAX_BYTES == 32 ? 8 : 16;
 
-// Dots with kVectors * kLanesF neighbouring positions of one page. k: [Dk][64] from the first one on.
+// Dots with kVectors * kLanesF neighbouring positions of one page, from `position` on.
 template <int kQ, int kVectors, class Stored>
-HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, const Stored* k, float* scores) {
+HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, int64_t position, float* scores) {
   const DF d;
+  constexpr int kLanes = static_cast<int>(kLanesF);
+  const int64_t slot = position % kKvPagePositions;
+  const Stored* k = heads.k_page(position) + slot;
+  const hwy::float16_t* scales_at = nullptr;
+  if constexpr (kHasScales<Stored>) scales_at = heads.k_scales(position) + slot;
+  VF scales[kVectors];
   VF sums[kQ][kVectors];
   HWY_UNROLL(4)
   for (int i = 0; i < kQ; ++i) {
@@ -66,9 +103,19 @@ HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, const Stored* k, f
     for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
   }
   for (int64_t dim = 0; dim < heads.args.head_dim_k; ++dim, k += kKvPagePositions) {
+    if constexpr (kHasScales<Stored>) {
+      if (dim % kKvBlock == 0) {
+        HWY_UNROLL(8)
+        for (int v = 0; v < kVectors; ++v) scales[v] = load(scales_at + v * kLanes);
+        scales_at += kKvPagePositions;
+      }
+    }
     VF keys[kVectors];
     HWY_UNROLL(8)
-    for (int v = 0; v < kVectors; ++v) keys[v] = load(k + v * static_cast<int>(kLanesF));
+    for (int v = 0; v < kVectors; ++v) {
+      keys[v] = load(k + v * kLanes);
+      if constexpr (kHasScales<Stored>) keys[v] = hn::Mul(keys[v], scales[v]);
+    }
     HWY_UNROLL(4)
     for (int i = 0; i < kQ; ++i) {
       const VF factor = hn::Set(d, heads.q[i][dim]);
@@ -80,7 +127,7 @@ HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, const Stored* k, f
   for (int i = 0; i < kQ; ++i) {
     HWY_UNROLL(8)
     for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sums[i][v], d, scores + i * kAttentionSplit + v * static_cast<int>(kLanesF));
+      hn::Store(sums[i][v], d, scores + i * kAttentionSplit + v * kLanes);
     }
   }
 }
@@ -96,12 +143,11 @@ HWY_INLINE void dot_groups(const Heads<kQ, Stored>& heads, int64_t base, int64_t
   constexpr int kVectors = kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   for (int64_t j = begin / kVirtualLanes * kVirtualLanes; j < end;) {
     const int64_t slot = j % kKvPagePositions;
-    const Stored* k = heads.k_page(j) + slot;
     if (slot % (kVectors * kLanes) == 0 && end - j > kVectors * kLanes - kVirtualLanes) {
-      dot_positions<kQ, kVectors>(heads, k, scores + (j - base));
+      dot_positions<kQ, kVectors>(heads, j, scores + (j - base));
       j += kVectors * kLanes;
     } else {
-      dot_positions<kQ, 1>(heads, k, scores + (j - base));
+      dot_positions<kQ, 1>(heads, j, scores + (j - base));
       j += kLanes;
     }
   }
@@ -167,6 +213,8 @@ HWY_INLINE void weigh_dims(const Heads<kQ, Stored>& heads, int64_t begin, int64_
   for (int64_t j = begin; j < end;) {
     const int64_t page_end = std::min(end, (j / kKvPagePositions + 1) * kKvPagePositions);
     const Stored* v = heads.v_row(j) + dim;
+    const hwy::float16_t* scales_at = nullptr;
+    if constexpr (kHasScales<Stored>) scales_at = heads.v_scales(j);
     for (; j < page_end; ++j, v += dv) {
       VF values[kVectors];
       if (kVectors == 1 && count < kLanes) {
@@ -174,6 +222,13 @@ HWY_INLINE void weigh_dims(const Heads<kQ, Stored>& heads, int64_t begin, int64_
       } else {
         HWY_UNROLL(8)
         for (int n = 0; n < kVectors; ++n) values[n] = load(v + n * kLanes);
+      }
+      if constexpr (kHasScales<Stored>) {  // a vector never spans two blocks
+        HWY_UNROLL(8)
+        for (int n = 0; n < kVectors; ++n) {
+          values[n] = hn::Mul(values[n], broadcast(scales_at + (dim + n * kLanes) / kKvBlock));
+        }
+        scales_at += kv_blocks(dv);
       }
       HWY_UNROLL(4)
       for (int i = 0; i < kQ; ++i) {
@@ -305,6 +360,7 @@ void attention(const void* raw_args) {
 
 void attention_f16(const void* raw_args) { attention<hwy::float16_t>(raw_args); }
 void attention_f32(const void* raw_args) { attention<float>(raw_args); }
+void attention_q8_0(const void* raw_args) { attention<int8_t>(raw_args); }
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -314,5 +370,6 @@ HWY_AFTER_NAMESPACE();
 namespace engine {
 ENGINE_HWY_ENTRY(attention_f16_hwy, attention_f16)
 ENGINE_HWY_ENTRY(attention_f32_hwy, attention_f32)
+ENGINE_HWY_ENTRY(attention_q8_0_hwy, attention_q8_0)
 }  // namespace engine
 #endif  // HWY_ONCE

@@ -7,9 +7,12 @@
 #include "hwy/highway.h"
 // clang-format on
 
+#include <cstring>
 #include <limits>
 
 #include "backends/cpu/lane_tree-inl.h"
+#include "lib/base/half.h"
+#include "lib/contract/kv_block.h"
 
 #if ENGINE_HWY_FMA_TARGET
 HWY_BEFORE_NAMESPACE();
@@ -80,6 +83,63 @@ void kv_store(const void* raw_args) {
   if (!hn::AllTrue(d, finite)) *args.finite = false;
 }
 
+// Quantises n <= 32 values at x: codes[32], and the bits of d. Clears lanes of `finite` that are not.
+HWY_INLINE uint16_t quantize_block(const float* x, int64_t n, int8_t* codes, MF& finite) {
+  const DF d;
+  const hn::Rebind<int8_t, DF> di8;
+  const int64_t lanes = kLanesF;
+  VF max = hn::Zero(d);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const VF value = hn::Abs(hn::LoadN(d, x + i, static_cast<size_t>(HWY_MIN(lanes, n - i))));
+    finite = hn::And(finite, hn::Lt(value, hn::Set(d, F32::kTooLarge)));
+    max = hn::Max(max, value);
+  }
+  const uint16_t scale = kv_block_scale(hn::ReduceMax(d, max));
+  const float scale_f32 = f16_to_f32(scale);
+  finite = hn::And(finite, hn::Lt(hn::Set(d, scale_f32), hn::Set(d, F32::kTooLarge)));
+  const VF inverse = hn::Set(d, 1.0f / scale_f32);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const VF value = hn::LoadN(d, x + i, static_cast<size_t>(HWY_MIN(lanes, n - i)));
+    hn::StoreU(hn::DemoteTo(di8, hn::NearestInt(hn::Mul(value, inverse))), di8, codes + i);
+  }
+  return scale;
+}
+
+void kv_store_q8_0(const void* raw_args) {
+  const KvStoreArgs& args = *static_cast<const KvStoreArgs*>(raw_args);
+  const DF d;
+  const int64_t G = args.n_kv_heads, Dk = args.head_dim_k, Dv = args.head_dim_v;
+  MF finite = hn::Eq(hn::Zero(d), hn::Zero(d));
+  HWY_ALIGN int8_t codes[kKvBlock];
+  for (int64_t t = 0; t < args.n_tokens; ++t) {
+    const int64_t position = args.first_position + t;
+    const int64_t slot = position % kKvPagePositions;
+    uint8_t* const page = args.kv.pages[position / kKvPagePositions];
+    uint8_t* const k_page = page + args.kv.k_offset_bytes;
+    uint8_t* const v_page = page + args.kv.v_offset_bytes;
+    auto* const k_scales = reinterpret_cast<uint16_t*>(k_page + G * Dk * kKvPagePositions);
+    auto* const v_scales = reinterpret_cast<uint16_t*>(v_page + G * Dv * kKvPagePositions);
+    for (int64_t g = 0; g < G; ++g) {
+      const float* const k = args.k + t * args.k_stride + g * Dk;
+      const float* const v = args.v + t * args.v_stride + g * Dv;
+      for (int64_t b = 0; b < kv_blocks(Dk); ++b) {
+        const int64_t first = b * kKvBlock, n = HWY_MIN(kKvBlock, Dk - first);
+        k_scales[(g * kv_blocks(Dk) + b) * kKvPagePositions + slot] =
+            quantize_block(k + first, n, codes, finite);
+        uint8_t* const out = k_page + (g * Dk + first) * kKvPagePositions + slot;
+        for (int64_t i = 0; i < n; ++i) out[i * kKvPagePositions] = static_cast<uint8_t>(codes[i]);
+      }
+      const int64_t row = g * kKvPagePositions + slot;
+      for (int64_t b = 0; b < kv_blocks(Dv); ++b) {
+        const int64_t first = b * kKvBlock, n = HWY_MIN(kKvBlock, Dv - first);
+        v_scales[row * kv_blocks(Dv) + b] = quantize_block(v + first, n, codes, finite);
+        std::memcpy(v_page + row * Dv + first, codes, static_cast<size_t>(n));
+      }
+    }
+  }
+  if (!hn::AllTrue(d, finite)) *args.finite = false;
+}
+
 void kv_store_f16(const void* raw_args) { kv_store<F16>(raw_args); }
 void kv_store_f32(const void* raw_args) { kv_store<F32>(raw_args); }
 
@@ -91,5 +151,6 @@ HWY_AFTER_NAMESPACE();
 namespace engine {
 ENGINE_HWY_ENTRY(kv_store_f16_hwy, kv_store_f16)
 ENGINE_HWY_ENTRY(kv_store_f32_hwy, kv_store_f32)
+ENGINE_HWY_ENTRY(kv_store_q8_0_hwy, kv_store_q8_0)
 }  // namespace engine
 #endif  // HWY_ONCE

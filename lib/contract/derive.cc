@@ -48,17 +48,25 @@ int64_t act_bytes(ActType type, int64_t n) {
   return 0;
 }
 
+int64_t kv_row_bytes(KvType type, int64_t head_dim) {
+  switch (type) {
+    case KvType::kF16: return head_dim * 2;
+    case KvType::kF32: return head_dim * 4;
+    case KvType::kQ8_0: return head_dim + kv_blocks(head_dim) * 2;
+  }
+  return 0;
+}
+
 KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type) {
   KvLayout layout;
-  const int64_t value_bytes = type == KvType::kF16 ? 2 : 4;
   for (const KvGeometry& layer : layers) {
-    const int64_t per_dim = layer.n_kv_heads * kKvPagePositions * value_bytes;
+    const int64_t k = layer.n_kv_heads * kv_row_bytes(type, layer.head_dim_k);
+    const int64_t v = layer.n_kv_heads * kv_row_bytes(type, layer.head_dim_v);
     layout.k_offset_bytes.push_back(layout.page_bytes);
-    layout.page_bytes += aligned(per_dim * layer.head_dim_k);
+    layout.page_bytes += aligned(k * kKvPagePositions);
     layout.v_offset_bytes.push_back(layout.page_bytes);
-    layout.page_bytes += aligned(per_dim * layer.head_dim_v);
-    layout.bytes_per_position +=
-        layer.n_kv_heads * (layer.head_dim_k + layer.head_dim_v) * value_bytes;
+    layout.page_bytes += aligned(v * kKvPagePositions);
+    layout.bytes_per_position += k + v;
   }
   return layout;
 }

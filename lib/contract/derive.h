@@ -19,6 +19,9 @@ KernelKey kernel_key(const Program& program, const Step& step, KvType kv);
 // Bytes of n values of an activation type, n whole blocks.
 int64_t act_bytes(ActType type, int64_t n);
 
+// Bytes of a position's K or V of one head.
+int64_t kv_row_bytes(KvType type, int64_t head_dim);
+
 // Offsets of every layer in a page, each a multiple of 64 bytes.
 KvLayout kv_layout(const std::vector<KvGeometry>& layers, KvType type);
 

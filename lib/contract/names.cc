@@ -56,6 +56,15 @@ const char* fusion_name(int index) {
   return index >= 0 && index < kNumFusions ? kNames[index] : "unknown";
 }
 
+std::string_view kv_type_name(KvType type) {
+  switch (type) {
+    case KvType::kF16: return "f16";
+    case KvType::kF32: return "f32";
+    case KvType::kQ8_0: return "q8_0";
+  }
+  return "unknown";
+}
+
 std::string_view step_kind_name(StepKind kind) {
   switch (kind) {
     case StepKind::kSingle: return "single";

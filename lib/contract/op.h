@@ -35,7 +35,7 @@ enum class Op : uint8_t {
 inline constexpr int kNumOps = 17;
 std::string_view op_name(Op op);
 
-enum class KvType : uint8_t { kF16 = 0, kF32 = 1 };
+enum class KvType : uint8_t { kF16 = 0, kF32 = 1, kQ8_0 = 2 };
 // kNone: the product of both. kSwigluClamped (gpt-oss): g = min(gate, 7), u = clamp(up, -7, 7),
 // g * sigmoid(1.702 g) * (u + 1).
 enum class Activation : uint8_t { kSilu = 0, kGeluTanh = 1, kSwigluClamped = 2, kNone = 3 };
@@ -136,10 +136,17 @@ struct RopeArgs {
 // KV memory: pages of kKvPagePositions positions, every layer of a page at a fixed byte offset.
 // Position p lives in page p / 64, slot p % 64. K is stored transposed, so that attention scores have one
 // lane per position; V is stored by position, so that its sums have one lane per head dimension.
+// With kQ8_0 each kKvBlock values of a position and head (the last block may be shorter) are
+//   d = max(f16(max |x| / 127), 2^-14), code = x * (1 / d) rounded to nearest even, within -127 .. 127
+// in f32, and what is read is d * code, which is exact: attention is that of f32 on these values. Storing what was
+// read gives the same d and codes again. K is int8 [G][Dk][64], then d as f16 [G][ceil(Dk / 32)][64]; V is int8
+// [G][64][Dv], then d as f16 [G][64][ceil(Dv / 32)].
 inline constexpr int64_t kKvPagePositions = 64;
+inline constexpr int64_t kKvBlock = 32;
+constexpr int64_t kv_blocks(int64_t head_dim) { return (head_dim + kKvBlock - 1) / kKvBlock; }
 struct KvLayer {
   uint8_t* const* pages;   // page table, 64-byte aligned pages
-  int64_t k_offset_bytes;  // in a page: K [G][Dk][64] of f16 or f32
+  int64_t k_offset_bytes;  // in a page: K [G][Dk][64]
   int64_t v_offset_bytes;  // in a page: V [G][64][Dv]
 };
 
@@ -153,7 +160,7 @@ struct KvStoreArgs {
   int64_t first_position;
   int64_t n_tokens;
   KvLayer kv;
-  bool* finite;  // set to false when a stored value is not finite (also by f16 overflow)
+  bool* finite;  // set to false when a value, or d, is not finite as it is stored
 };
 
 // Query head h reads kv head h / (H/G). Query at position i sees keys j with j <= i and, with a window,

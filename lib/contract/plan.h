@@ -19,7 +19,8 @@
 namespace engine {
 
 enum class Mode : uint8_t { kReference = 1, kPlanned = 2, kPlannedFused = 3 };  // as ENGINE_MODE_*
-std::string_view mode_name(Mode mode);  // "reference", "planned", "planned-fused"
+std::string_view kv_type_name(KvType type);  // "f16", "f32", "q8_0"
+std::string_view mode_name(Mode mode);       // "reference", "planned", "planned-fused"
 
 // The fusions F1..F6 of plan-and-hooks.md section 4, as bits.
 enum Fusion : uint32_t {

@@ -48,7 +48,7 @@ Json kv_tree(const Program& program, const Plan& plan) {
                       {"v_offset_bytes", plan.kv.v_offset_bytes[l]}});
   }
   return {
-      {"type", plan.key.kv == KvType::kF16 ? "f16" : "f32"},
+      {"type", kv_type_name(plan.key.kv)},
       {"layout",
        "pages; per layer K [kv heads][head_dim_k][positions], V [kv heads][positions][head_dim_v]"},
       {"page_positions", plan.kv.page_positions},

@@ -108,9 +108,9 @@ absl::StatusOr<PlanKey> read_plan_key(const Json& tree, const Program& program) 
                                       kNumTargets, target_name);
   if (!target) return bad("dispatch.target");
   key.target = *target;
-  const std::string_view kv = text_of(find_value(tree, {"kv", "type"}));
-  if (kv != "f16" && kv != "f32") return bad("kv.type");
-  key.kv = kv == "f16" ? KvType::kF16 : KvType::kF32;
+  const auto kv = by_name<KvType>(text_of(find_value(tree, {"kv", "type"})), 0, 3, kv_type_name);
+  if (!kv) return bad("kv.type");
+  key.kv = *kv;
   const Json* packed = find_value(tree, {"provenance", "limits", "packed_weights"});
   if (packed == nullptr || !packed->is_boolean()) return bad("provenance.limits.packed_weights");
   key.packed = packed->get<bool>();

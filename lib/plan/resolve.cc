@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "lib/contract/kernel.h"
+#include "lib/contract/plan.h"
 
 namespace engine {
 namespace {
@@ -44,8 +45,7 @@ std::string describe(const KernelKey& key) {
     case Op::kQuantize: return join({op, " to ", act_name(key.act)});
     case Op::kKvStore:
     case Op::kShortConv:
-    case Op::kAttention:
-      return join({op, key.kv == KvType::kF16 ? " with f16 KV" : " with f32 KV"});
+    case Op::kAttention: return join({op, " with ", kv_type_name(key.kv), " KV"});
     default: return std::string(op);
   }
 }

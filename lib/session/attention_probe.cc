@@ -27,6 +27,19 @@ void dot_page(const float* q, int64_t head_dim, const Stored* k, int64_t n, floa
   }
 }
 
+// The same of kQ8_0; scales: [blocks][kKvPagePositions].
+void dot_page(const float* q, int64_t head_dim, const int8_t* k, const uint16_t* scales, int64_t n,
+              float* out) {
+  std::fill(out, out + n, 0.0f);
+  for (int64_t d = 0; d < head_dim; ++d) {
+    const int8_t* row = k + d * kKvPagePositions;
+    const uint16_t* scale = scales + d / kKvBlock * kKvPagePositions;
+    for (int64_t j = 0; j < n; ++j) {
+      out[j] = std::fma(q[d], f16_to_f32(scale[j]) * static_cast<float>(row[j]), out[j]);
+    }
+  }
+}
+
 void softmax(int64_t n, const float* sink, float* s) {
   float max = sink != nullptr ? *sink : kMinusInf;
   for (int64_t j = 0; j < n; ++j) max = s[j] > max ? s[j] : max;
@@ -64,12 +77,21 @@ void KvAttentionProbe::scores(int64_t row, int64_t head, float* out) const {
   for (int64_t at = begin / kKvPagePositions * kKvPagePositions; at < n; at += kKvPagePositions) {
     const uint8_t* k = kv_.pages[at / kKvPagePositions] + kv_.k_offset_bytes;
     const int64_t n_page = std::min(kKvPagePositions, n - at);
-    if (type_ == KvType::kF16) {
-      dot_page(q, geometry_.head_dim_k, reinterpret_cast<const uint16_t*>(k) + kv_head * k_floats,
-               n_page, out + at);
-    } else {
-      dot_page(q, geometry_.head_dim_k, reinterpret_cast<const float*>(k) + kv_head * k_floats,
-               n_page, out + at);
+    const int64_t Dk = geometry_.head_dim_k;
+    switch (type_) {
+      case KvType::kF16:
+        dot_page(q, Dk, reinterpret_cast<const uint16_t*>(k) + kv_head * k_floats, n_page,
+                 out + at);
+        break;
+      case KvType::kF32:
+        dot_page(q, Dk, reinterpret_cast<const float*>(k) + kv_head * k_floats, n_page, out + at);
+        break;
+      case KvType::kQ8_0:
+        dot_page(q, Dk, reinterpret_cast<const int8_t*>(k) + kv_head * k_floats,
+                 reinterpret_cast<const uint16_t*>(k + geometry_.n_kv_heads * k_floats) +
+                     kv_head * kv_blocks(Dk) * kKvPagePositions,
+                 n_page, out + at);
+        break;
     }
   }
   std::fill(out, out + begin, kMinusInf);

@@ -16,8 +16,8 @@ ProfileLabel step_label(const Program& program, const Step& step, KvType kv) {
   if (step.weight >= 0) label.tensor = program.weights[static_cast<size_t>(step.weight)].name;
   if (step.op == Op::kAttention) {
     const KvGeometry& geometry = program.kv_read(step.layer);
-    label.kv_bytes_per_key = geometry.n_kv_heads * (geometry.head_dim_k + geometry.head_dim_v) *
-                             (kv == KvType::kF16 ? 2 : 4);
+    label.kv_bytes_per_key = geometry.n_kv_heads * (kv_row_bytes(kv, geometry.head_dim_k) +
+                                                    kv_row_bytes(kv, geometry.head_dim_v));
     label.window = step.window;
   }
   return label;

@@ -6,7 +6,7 @@
 namespace engine::test {
 namespace {
 
-constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32};
+constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 
 void check_identity(const AttentionShape& shape, Rng& rng) {
   CAPTURE(shape.type, shape.n_heads, shape.kv.n_kv_heads, shape.kv.head_dim_k, shape.kv.head_dim_v,

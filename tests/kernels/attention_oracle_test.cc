@@ -83,7 +83,7 @@ double worst_part(const AttentionShape& shape, Rng& rng) {
 
 TEST_CASE("the scalar attention is the softmax of the visible positions") {
   Rng rng(41);
-  for (const KvType type : {KvType::kF16, KvType::kF32}) {
+  for (const KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8_0}) {
     for (const float softcap : {0.0f, 3.0f}) {
       for (const int64_t window : {0, 1, 33, 300}) {
         for (const int64_t first : {0, 5, 63, 255, 256, 600}) {

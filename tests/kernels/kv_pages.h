@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/base/half.h"
+#include "lib/contract/derive.h"
 #include "lib/contract/op.h"
 #include "tests/kernels/pointwise_data.h"
 
@@ -17,15 +18,16 @@ struct KvShape {
   int64_t n_kv_heads, head_dim_k, head_dim_v;
 };
 
-// Pages hold some bytes, K, some bytes, V, some bytes; every byte starts as 0xFF, NaN in f16 and
-// f32.
+// Pages hold some bytes, K, some bytes, V, some bytes; every byte starts as 0xFF, NaN in f16,
+// f32 and as a scale.
 class KvPages {
  public:
   KvPages(KvType type, const KvShape& shape, int64_t positions) : type_(type), shape_(shape) {
-    const int64_t size = type == KvType::kF16 ? 2 : 4;
     k_offset_ = 64;
-    const int64_t k_bytes = shape.n_kv_heads * shape.head_dim_k * kKvPagePositions * size;
-    const int64_t v_bytes = shape.n_kv_heads * shape.head_dim_v * kKvPagePositions * size;
+    const int64_t k_bytes =
+        shape.n_kv_heads * kKvPagePositions * kv_row_bytes(type, shape.head_dim_k);
+    const int64_t v_bytes =
+        shape.n_kv_heads * kKvPagePositions * kv_row_bytes(type, shape.head_dim_v);
     v_offset_ = k_offset_ + k_bytes + 64;
     page_bytes_ = (v_offset_ + v_bytes + 64 + 63) / 64 * 64;
     const int64_t n_pages = (positions + kKvPagePositions - 1) / kKvPagePositions;
@@ -47,21 +49,33 @@ class KvPages {
     return true;
   }
   float k(int64_t position, int64_t head, int64_t d) const {
-    return read(position, k_offset_,
+    const int64_t blocks = kv_blocks(shape_.head_dim_k);
+    return read(position, k_offset_, shape_.head_dim_k,
+                (head * blocks + d / kKvBlock) * kKvPagePositions + position % kKvPagePositions,
                 (head * shape_.head_dim_k + d) * kKvPagePositions + position % kKvPagePositions);
   }
   float v(int64_t position, int64_t head, int64_t d) const {
-    return read(position, v_offset_,
+    const int64_t row = head * kKvPagePositions + position % kKvPagePositions;
+    return read(position, v_offset_, shape_.head_dim_v,
+                row * kv_blocks(shape_.head_dim_v) + d / kKvBlock,
                 (head * kKvPagePositions + position % kKvPagePositions) * shape_.head_dim_v + d);
   }
 
  private:
-  float read(int64_t position, int64_t offset, int64_t index) const {
+  // Value `index` of a layer's K or V, whose block has the scale of that index behind the codes.
+  float read(int64_t position, int64_t offset, int64_t head_dim, int64_t scale_index,
+             int64_t index) const {
     const uint8_t* from = pages_[static_cast<size_t>(position / kKvPagePositions)] + offset;
     if (type_ == KvType::kF16) {
       uint16_t half;
       std::memcpy(&half, from + index * 2, 2);
       return f16_to_f32(half);
+    }
+    if (type_ == KvType::kQ8_0) {
+      uint16_t scale;
+      const int64_t n_codes = shape_.n_kv_heads * head_dim * kKvPagePositions;
+      std::memcpy(&scale, from + n_codes + scale_index * 2, 2);
+      return f16_to_f32(scale) * static_cast<float>(static_cast<int8_t>(from[index]));
     }
     float value;
     std::memcpy(&value, from + index * 4, 4);

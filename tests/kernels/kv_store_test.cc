@@ -5,7 +5,7 @@
 namespace engine::test {
 namespace {
 
-constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32};
+constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 
 }  // namespace
 
@@ -45,16 +45,22 @@ TEST_CASE("the scalar kv_store puts every value where the layout says") {
     const Floats v = random_floats(rng, n_tokens * 2 * 10, -8.0f, 8.0f);
     KvPages pages(type, shape, first + n_tokens);
     REQUIRE(store_kv(scalar_entry(Op::kKvStore, type), shape, k, v, first, n_tokens, pages));
-    const auto stored = [&](float x) {
-      return type == KvType::kF16 ? f16_to_f32(f32_to_f16(x)) : x;
+    // What kQ8_0 reads back is within half a code of x, and stored again gives the same.
+    const auto is_stored = [&](float got, float x) {
+      switch (type) {
+        case KvType::kF16: return got == f16_to_f32(f32_to_f16(x));
+        case KvType::kF32: return got == x;
+        case KvType::kQ8_0: return std::fabs(got - x) <= 0.502f * 8.0f / 127.0f;
+      }
+      return false;
     };
     for (int64_t t = 0; t < n_tokens; ++t) {
       for (int64_t g = 0; g < 2; ++g) {
         for (int64_t d = 0; d < 24; ++d) {
-          CHECK(pages.k(first + t, g, d) == stored(k[(t * 2 + g) * 24 + d]));
+          CHECK(is_stored(pages.k(first + t, g, d), k[(t * 2 + g) * 24 + d]));
         }
         for (int64_t d = 0; d < 10; ++d) {
-          CHECK(pages.v(first + t, g, d) == stored(v[(t * 2 + g) * 10 + d]));
+          CHECK(is_stored(pages.v(first + t, g, d), v[(t * 2 + g) * 10 + d]));
         }
       }
     }
@@ -93,6 +99,34 @@ TEST_CASE("f16 rounding is the same in every row, subnormals included") {
   }
 }
 
+TEST_CASE("q8_0: scale and codes as written out, and the same again when what was read is stored") {
+  Rng rng(13);
+  const KvShape shape{1, 70, 70};
+  const KernelEntry scalar = scalar_entry(Op::kKvStore, KvType::kQ8_0);
+  for (const float size : {1e-30f, 1e-6f, 3e-4f, 7.7e-3f, 0.02f, 1.0f, 300.0f, 8e6f}) {
+    for (int trial = 0; trial < 20; ++trial) {
+      CAPTURE(size, trial);
+      const Floats x = random_floats(rng, 70, -size, size);
+      KvPages first(KvType::kQ8_0, shape, 1), second(KvType::kQ8_0, shape, 1);
+      REQUIRE(store_kv(scalar, shape, x, x, 0, 1, first));
+      Floats k(70), v(70);
+      for (int64_t i = 0; i < 70; ++i) {
+        k[i] = first.k(0, 0, i);
+        v[i] = first.v(0, 0, i);
+        float max = 0;
+        for (int64_t j = i / 32 * 32; j < std::min<int64_t>(70, (i / 32 + 1) * 32); ++j) {
+          max = std::max(max, std::fabs(x[j]));
+        }
+        const float d = std::max(f16_to_f32(f32_to_f16(max / 127.0f)), 0x1p-14f);
+        CHECK(k[i] == d * std::nearbyint(x[i] * (1.0f / d)));
+        CHECK(v[i] == k[i]);
+      }
+      REQUIRE(store_kv(scalar, shape, k, v, 0, 1, second));
+      CHECK(second.same_bytes(first));
+    }
+  }
+}
+
 TEST_CASE("kv_store reports every non-finite value, f16 overflow too") {
   const KvShape shape{2, 19, 21};
   const auto check = [&](KernelEntry entry, KvType type) {
@@ -108,10 +142,13 @@ TEST_CASE("kv_store reports every non-finite value, f16 overflow too") {
         CAPTURE(in_k, at);
         for (const float bad : {kNanF, kInfF, -kInfF}) CHECK_FALSE(flag(in_k, at, bad));
         const bool f32 = type == KvType::kF32;
-        CHECK(flag(in_k, at, 65519.996f));
-        CHECK(flag(in_k, at, -65519.996f));
-        CHECK(flag(in_k, at, 65520.0f) == f32);
-        CHECK(flag(in_k, at, -65520.0f) == f32);
+        // The value, or that of the block's scale, rounds to an infinite f16 from here on.
+        const float limit = type == KvType::kQ8_0 ? 65520.0f * 127.0f : 65520.0f;
+        const float below = type == KvType::kQ8_0 ? 65519.996f * 127.0f : 65519.996f;
+        CHECK(flag(in_k, at, below));
+        CHECK(flag(in_k, at, -below));
+        CHECK(flag(in_k, at, limit) == f32);
+        CHECK(flag(in_k, at, -limit) == f32);
         CHECK(flag(in_k, at, 3e38f) == f32);
       }
     }

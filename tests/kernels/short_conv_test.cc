@@ -6,7 +6,7 @@ namespace engine::test {
 TEST_CASE("a short convolution is the fma chain over its taps") {
   Rng rng(51);
   constexpr int64_t kWidth = 37;
-  for (const KvType type : {KvType::kF16, KvType::kF32}) {
+  for (const KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8_0}) {
     for (const int64_t n_taps : {1, 3, 5}) {
       for (const int64_t first : {0, 1, 3, 62, 64, 130}) {
         constexpr int64_t kTokens = 4;
