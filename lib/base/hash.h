@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace engine {
 
@@ -16,6 +17,21 @@ struct Hash128 {
 // data may be null when n_bytes is 0. Not cryptographic: no defence against chosen collisions.
 uint64_t hash64(const void* data, size_t n_bytes);
 Hash128 hash128(const void* data, size_t n_bytes);
+
+// hash128 of data that comes in pieces.
+class HashStream {
+ public:
+  HashStream();
+  ~HashStream();
+  HashStream(const HashStream&) = delete;
+  HashStream& operator=(const HashStream&) = delete;
+  void add(const void* data, size_t n_bytes);
+  Hash128 value() const;  // of all so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace engine
 

@@ -21,11 +21,13 @@ enum class Code : int32_t {
   kFileOpen = 20,           // the operating system refused to open, map or read
   kFileFormat = 21,         // malformed or hostile content
   kFileUnsupported = 22,    // well-formed, but a version, type or family we do not have
+  kCorrupt = 23,            // a saved state was cut or changed since it was written
   kModelArchitecture = 30,  // unknown architecture
   kModelKey = 31,           // a metadata key is missing, of a wrong type or out of range
   kModelTensor = 32,        // a tensor is missing, of a wrong type or shape
   kTokenizer = 33,          // the vocabulary cannot be used
   kChatTemplate = 34,       // the template is absent or not recognised
+  kModelMismatch = 35,      // a saved state belongs to another model
   kPlan = 40,               // no kernel, or a forced choice that cannot take effect
   kMemory = 50,             // an allocation failed
   kDevice = 60,             // the CPU target or device is not available
@@ -35,6 +37,7 @@ enum class Code : int32_t {
   kNonFinite = 72,  // a NaN or an infinity appeared in the forward pass
   kCancelled = 73,
   kCannotRewind = 74,
+  kKvMismatch = 75,  // a saved state has keys and values of another type
   kHookFailed = 80,
   kInternal = 90,
 };

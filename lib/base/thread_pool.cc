@@ -19,15 +19,14 @@
 #include <thread>
 #include <vector>
 
-#if defined(__unix__) || defined(__APPLE__)
+#if defined(__linux__)
 #include <pthread.h>
-#include <signal.h>
-#define ENGINE_HAS_SIGMASK_ 1
 #endif
 #if defined(__x86_64__) || defined(_M_X64) || defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
+#include "lib/base/block_signals.h"
 #include "lib/base/float_state.h"
 #include "lib/base/status.h"
 #include "lib/base/thread_runner.h"
@@ -61,28 +60,6 @@ bool spin_until(Done done) {
     if (std::chrono::steady_clock::now() >= end) return done();
   }
 }
-
-// While it lives, threads that are created take no signals, but for those that a fault of the
-// thread itself raises: blocked, these would kill the process before the host's handler sees them.
-class BlockSignals {
- public:
-#if defined(ENGINE_HAS_SIGMASK_)
-  BlockSignals() {
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (const int fault : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
-      sigdelset(&blocked, fault);
-    }
-    pthread_sigmask(SIG_BLOCK, &blocked, &saved_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t saved_;
-#endif
-};
 
 class Pool final : public ThreadRunner {
  public:

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lib/sample/candidates.h"
@@ -41,6 +42,11 @@ class Sampler {
   absl::StatusOr<int32_t> sample(std::span<const float> logits);
 
   uint64_t seed() const { return params_.seed; }
+
+  // Parameters, random state and history as sealed bytes, and a sampler that goes on from there. kCorrupt,
+  // kTooNew. Both may throw std::bad_alloc.
+  std::vector<uint8_t> save() const;
+  static absl::StatusOr<Sampler> restore(std::span<const uint8_t> bytes);
 
  private:
   explicit Sampler(const SamplerParams& params);

@@ -35,6 +35,12 @@ void TokenWindow::push(int32_t id) {
   add(id);
 }
 
+std::vector<int32_t> TokenWindow::tokens() const {
+  std::vector<int32_t> tokens(ring_);
+  std::rotate(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(oldest_), tokens.end());
+  return tokens;
+}
+
 void TokenWindow::add(int32_t id) {
   const auto place = find_place(counts_, id);
   if (place != counts_.end() && place->id == id) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -23,6 +24,10 @@ class TokenWindow {
   void push(int32_t id);
   // Each distinct token of the window, ascending ids.
   const std::vector<Count>& counts() const { return counts_; }
+  // The tokens of a bounded window, oldest first: pushed into a new one they give this one again.
+  std::vector<int32_t> tokens() const;
+  // Of an unbounded window, which has no order: ascending ids, counts above 0.
+  void set_counts(std::vector<Count> counts) { counts_ = std::move(counts); }
 
  private:
   void add(int32_t id);
