@@ -6,7 +6,10 @@
  *   open      engine_model_open, engine_model_info_get, engine_model_metadata_*, engine_model_tensor_at
  *   tokenize  engine_tokenize, engine_detokenize, engine_text_decoder_*, engine_chat_*
  *   session   engine_session_create
- *   decode    engine_session_decode, engine_session_position, engine_session_truncate
+ *   decode    engine_session_decode, engine_session_position, engine_session_truncate,
+ *             engine_batch_decode, engine_session_decode_speculative, engine_session_submit, engine_completion_*
+ *   share     engine_session_fork, engine_model_prefix_cache, engine_session_take_prefix
+ *   keep      engine_session_save, engine_session_restore, engine_session_kv_export, engine_session_kv_import
  *   sample    engine_sampler_*
  *   hooks     engine_hook_register, engine_hook_stats_get, engine_hook_site_at, engine_unembed
  *   plan      engine_plan_create, engine_plan_json, engine_plan_verify, engine_plan_diff
@@ -70,11 +73,13 @@ enum {
   ENGINE_FILE_OPEN = 20,        /* the operating system refused to open, map or read */
   ENGINE_FILE_FORMAT = 21,      /* malformed or hostile content */
   ENGINE_FILE_UNSUPPORTED = 22, /* well-formed, but a version or type this library does not have */
+  ENGINE_CORRUPT = 23,          /* a saved state was cut or changed since it was written */
   ENGINE_MODEL_ARCHITECTURE = 30, /* unknown architecture */
   ENGINE_MODEL_KEY = 31,          /* a metadata key is missing, wrongly typed or out of range */
   ENGINE_MODEL_TENSOR = 32,       /* a tensor is missing, or of a wrong type or shape */
   ENGINE_TOKENIZER = 33,          /* the vocabulary cannot be used */
   ENGINE_CHAT_TEMPLATE = 34,      /* the template is absent or not recognised */
+  ENGINE_MODEL_MISMATCH = 35,     /* a saved state belongs to another model */
   ENGINE_PLAN = 40,               /* no kernel, or a forced choice that cannot take effect */
   ENGINE_MEMORY = 50,             /* an allocation failed */
   ENGINE_DEVICE = 60,             /* the CPU target or device is not available here */
@@ -84,6 +89,7 @@ enum {
   ENGINE_NONFINITE = 72, /* a NaN or an infinity appeared in the forward pass */
   ENGINE_CANCELLED = 73,
   ENGINE_CANNOT_REWIND = 74,
+  ENGINE_KV_MISMATCH = 75, /* a saved state has keys and values of another type */
   ENGINE_HOOK_FAILED = 80,
   ENGINE_INTERNAL = 90 /* a fault of the library; please report it */
 };
@@ -141,7 +147,9 @@ typedef void (*engine_task)(void *task_data, uint32_t index);
 
 /* Services of the host. Every member may be NULL: then the library's own is used (no log, aligned heap,
  * own threads, monotonic clock, no progress). Copied at engine_model_open; `user` must outlive the model.
- * Callbacks may come from any thread that is inside a call of this library, and must not call it back. */
+ * Callbacks may come from any thread that is inside a call of this library, and must not call it back.
+ * progress: within a call `done` never falls. PREFILL (a decode of several tokens) counts tokens and comes at least
+ * every 100 ms, also when nothing was finished, and at the end of every chunk (mode REFERENCE: only then). */
 typedef struct engine_host {
   uint32_t struct_size;
   uint32_t
@@ -621,7 +629,10 @@ ENGINE_API int32_t engine_chat_render(const engine_model *model,
 
 typedef struct engine_session engine_session; /* one sequence: its KV cache and scratch memory */
 
-enum { ENGINE_KV_F16 = 0, ENGINE_KV_F32 = 1 };
+/* How keys and values are stored. Q8_0: in blocks of 32 values of a head with one f16 scale d = max / 127 (at least
+ * 2^-14) and 8-bit codes, 0.53 of the memory of F16; what attention reads is d * code, so its logits are its own: they
+ * differ from those of F16, and are as equal as those in all modes, thread counts, chunks and targets. */
+enum { ENGINE_KV_F16 = 0, ENGINE_KV_F32 = 1, ENGINE_KV_Q8_0 = 2 };
 /* All modes give the same logits, bit for bit, and the same hook events. */
 enum {
   ENGINE_MODE_DEFAULT = 0,   /* PLANNED_FUSED */
@@ -748,7 +759,9 @@ ENGINE_API uint64_t engine_session_position(const engine_session *session);
  *   session  in   handle
  *   n        in   0 .. position
  *
- * Effect   position = n; what is decoded next gives the bits of a session that never went further.
+ * Effect   position = n; what is decoded next gives the bits of a session that never went further. Every n is legal
+ *          for every model: windows and convolutions keep the positions that they have left behind, so nothing
+ *          returns CANNOT_REWIND today.
  * Threads  serial per session
  * Errors   ARGUMENT (same)
  * Since    0.1
@@ -772,14 +785,332 @@ typedef struct engine_session_stats {
   int32_t mode;         /* the mode that runs */
   uint32_t n_threads;
   uint32_t n_ctx;
-  uint64_t decoded_tokens; /* tokens appended so far, whatever was truncated later */
-  uint64_t kv_bytes;
+  uint64_t decoded_tokens;  /* tokens appended so far, whatever was truncated later */
+  uint64_t kv_bytes;        /* of all KV pages that the session holds, shared ones too */
   uint64_t bytes_per_token; /* weight bytes that one decoded token reads */
   char target[16];          /* CPU target in use */
   uint64_t packed_bytes;    /* of all packed weights of the model, shared by its sessions */
+  uint64_t kv_own_bytes;    /* of KV pages that nobody else holds */
+  uint64_t prefix_bytes;    /* of KV pages in the model's prefix cache */
 } engine_session_stats;
 #define ENGINE_SESSION_STATS_INIT \
-  { (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, {0}, 0 }
+  { (uint32_t)sizeof(engine_session_stats), 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0 }
+
+typedef struct engine_completion engine_completion; /* one decode that was submitted */
+enum { ENGINE_SUBMIT_THREAD = 1 };                  /* on a thread of its own */
+
+/* engine_session_submit: engine_session_decode for hosts with an event loop: it returns at once.
+ *
+ *   session     in   handle      one decode at a time; must outlive the completion
+ *   ids         in   int32_t[n_ids]   copied
+ *   n_ids       in   count       1 .. remaining context
+ *   logits      out  float[n_vocab]   of the last id, once it is done; borrowed until then; NULL = not wanted
+ *   flags       in   ENGINE_SUBMIT_*   0 = the work is done inside of poll and wait
+ *   completion  out  handle      yours to destroy; NULL on failure
+ *   error       out  struct      may be NULL
+ *
+ * Effect   Until it is done or destroyed, other calls of the session return STATE, but for engine_session_cancel and
+ *          the looking ones. Hooks and progress come from the thread that works.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, TOO_NEW, CONTEXT_FULL, STATE (from a callback, or one is under way), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_submit(engine_session *session, const int32_t *ids,
+                                         uint64_t n_ids, float *logits, uint32_t flags,
+                                         engine_completion **completion, engine_error *error);
+
+/* engine_completion_poll: whether it is done; without a thread, works on it first.
+ *
+ *   completion  in   handle
+ *   done        out  1 = done, 0 = not yet
+ *
+ * Effect   Without a thread: one chunk of tokens goes through the layers (prefill_chunk of the session). With one:
+ *          returns at once.
+ * Threads  serial per completion
+ * Errors   ARGUMENT, MEMORY (not done; may be tried again)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_completion_poll(engine_completion *completion, int32_t *done);
+
+/* engine_completion_wait: until it is done, then its status.
+ *
+ *   completion  in   handle
+ *   error       out  struct      may be NULL
+ *
+ * Effect   Returns what engine_session_decode would have returned; asked again, the same.
+ * Threads  serial per completion. Blocks.
+ * Errors   as engine_session_decode
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_completion_wait(engine_completion *completion, engine_error *error);
+
+/* engine_completion_cancel: end it, if it is not done.
+ *
+ *   completion  in   handle      NULL is allowed
+ *
+ * Effect   It is done soon, with CANCELLED, undone; without a thread at the next poll or wait.
+ * Threads  any, also from a signal handler
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_completion_cancel(engine_completion *completion);
+
+/* engine_completion_destroy: release it.
+ *
+ *   completion  in   handle      NULL is allowed
+ *
+ * Effect   What is not done is cancelled, and its thread waited for.
+ * Threads  serial per completion, and no other call on it afterwards
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API void engine_completion_destroy(engine_completion *completion);
+
+typedef struct engine_sampler engine_sampler; /* parameters, history for penalties, random state */
+
+typedef struct engine_speculation_params {
+  uint32_t struct_size;
+  uint32_t max_draft; /* guessed tokens in a call, at most; 0 = 16; never above prefill_chunk - 1 */
+  uint32_t shortest_match; /* tokens that must occur before for a guess; 0 = 3 */
+  uint32_t reserved;
+  engine_session *
+      drafter; /* of a smaller model with the same vocabulary, asked where nothing matches; its tokens
+                              are replaced; NULL = none */
+  engine_sampler *sampler; /* draws as for plain decodes; NULL = greedy */
+} engine_speculation_params;
+#define ENGINE_SPECULATION_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_speculation_params), 0, 0, 0, 0, 0 }
+
+/* engine_session_decode_speculative: decode a token, and those after it that can be guessed, in one go.
+ *
+ *   session   in   handle
+ *   id        in   0 .. n_vocab - 1   the token chosen last; not appended yet
+ *   params    in   struct      NULL = defaults
+ *   next      out  int32_t[capacity]   tokens chosen after id, in order; all but the last are appended: that one is
+ *                              the id of the next call
+ *   capacity  in   count       1 ..
+ *   n_next    out  count       at least 1
+ *   logits    out  float[capacity][n_vocab]   row i: what next[i] was chosen from; NULL = not wanted
+ *   error     out  struct      may be NULL
+ *
+ * Effect   Tokens, logits and draws are, bit for bit, those of engine_session_decode and engine_sampler_sample in
+ *          turns: a guess only saves time when it is what would have been chosen. Guesses are what followed the same
+ *          tokens earlier in the session, else the drafter's. A session with hooks is decoded plainly. Guesses get
+ *          fewer while they fail.
+ * Threads  serial per session, drafter and sampler, not from a callback. Blocks.
+ * Errors   as engine_session_decode; ARGUMENT (also: a drafter of another vocabulary), NONFINITE from the sampler
+ *          (undone, sampler same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_decode_speculative(engine_session *session, int32_t id,
+                                                     const engine_speculation_params *params,
+                                                     int32_t *next, uint64_t capacity,
+                                                     uint64_t *n_next, float *logits,
+                                                     engine_error *error);
+
+typedef struct engine_speculation_stats {
+  uint32_t struct_size; /* in */
+  uint32_t reserved;
+  uint64_t calls;   /* of engine_session_decode_speculative */
+  uint64_t guessed; /* tokens */
+  uint64_t right;   /* of them */
+} engine_speculation_stats;
+#define ENGINE_SPECULATION_STATS_INIT \
+  { (uint32_t)sizeof(engine_speculation_stats), 0, 0, 0, 0 }
+
+/* engine_session_speculation_get: how the guesses of a session went.
+ *
+ *   session  in   handle
+ *   stats    out  struct      struct_size set by the caller; at most that much is written
+ *
+ * Effect   —
+ * Threads  serial per session
+ * Errors   ARGUMENT
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_speculation_get(const engine_session *session,
+                                                  engine_speculation_stats *stats);
+
+enum { ENGINE_BATCH_ALL_LOGITS = 1 };
+
+/* One session's part of a batch. All items of a call have the same struct_size. */
+typedef struct engine_batch_item {
+  uint32_t struct_size;
+  int32_t status; /* out: as engine_session_decode would return it */
+  engine_session *session;
+  const int32_t *ids; /* [n_ids], borrowed until return */
+  uint64_t n_ids;
+  float *logits; /* [n_vocab] of the last id; [n_ids][n_vocab] with ENGINE_BATCH_ALL_LOGITS; with
+                    `wanted` a row for each id that it flags, densely, in order; NULL = none */
+  const uint8_t *wanted; /* [n_ids], not 0 = the logits of this id; NULL = the last one's */
+  uint32_t flags;        /* ENGINE_BATCH_* */
+  uint32_t reserved;
+} engine_batch_item;
+#define ENGINE_BATCH_ITEM_INIT \
+  { (uint32_t)sizeof(engine_batch_item), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* engine_batch_decode: engine_session_decode for several sessions at once.
+ *
+ *   items    in/out  struct[n_items]   sessions in any order, of any models; each status is written
+ *   n_items  in      count             1 .. 65536
+ *   error    out     struct            may be NULL; of the first item that failed
+ *
+ * Effect   Each item as if decoded alone: the same bits, hooks, errors, and undone where it fails, whatever happens
+ *          to the others. Weights are read once for all sessions of a model whose parameters agree but for n_ctx,
+ *          sequence and hooks; their work runs on the threads of the first of them. Mode REFERENCE runs one after
+ *          another. No progress callback, no profile.
+ * Threads  serial per session of an item, not from a callback. Blocks. Allocates KV pages and, in the first batch of
+ *          its first session, memory for logits and for the hooks of all.
+ * Errors   of the first item that failed, other items may have succeeded; ARGUMENT for the arguments themselves
+ *          (then no item has run)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_batch_decode(engine_batch_item *items, uint64_t n_items,
+                                       engine_error *error);
+
+enum { ENGINE_FORK_WITHOUT_HOOKS = 1 };
+
+/* engine_session_fork: a second session that goes on from here.
+ *
+ *   session  in   handle
+ *   flags    in   ENGINE_FORK_*   0 = with hooks
+ *   fork     out  handle      yours to destroy, before or after `session`; NULL on failure
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Same tokens, parameters and numbering of generated tokens; what either decodes next has the bits of a
+ *          session that went there alone. KV pages are shared until one of the two writes to them. Hooks are
+ *          copied with their numbers, scopes and counters, but for captures, whose memory belongs to whoever
+ *          registered them; callbacks are called for both sessions, with the sequence of `session`. The two share
+ *          threads, and scratch memory until both are in a call at once, when the later one allocates its own. Where
+ *          hooks are left out, the fork has its own scratch memory and plan.
+ * Threads  serial per session, not from a callback; afterwards the two are independent
+ * Errors   ARGUMENT, TOO_NEW, STATE (from a callback), PLAN, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_fork(const engine_session *session, uint32_t flags,
+                                       engine_session **fork, engine_error *error);
+
+/* engine_model_prefix_cache: let sessions of a model share what their tokens have in common.
+ *
+ *   model      in   handle
+ *   max_bytes  in   bytes       of KV pages to keep at most; 0 = keep nothing, as in the beginning
+ *
+ * Effect   Full KV pages (64 positions) of all sessions are kept, shared, not copied; those used least recently
+ *          leave first. A page is found again only by the same ids from position 0 on, KV type, and registrations of
+ *          writing hooks. Pages under a writing callback, or under a writer that depends on where a prompt ends
+ *          while it could fire, are not kept.
+ * Threads  any
+ * Errors   ARGUMENT, STATE (opened without weights), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_model_prefix_cache(const engine_model *model, uint64_t max_bytes);
+
+/* engine_session_take_prefix: begin a session with what the model's prefix cache has of a prompt.
+ *
+ *   session  in   handle      empty; its writing hooks registered before
+ *   ids      in   int32_t[n_ids]   the prompt
+ *   n_ids    in   count       1 .. n_ctx
+ *   n_taken  out  count       positions from the cache: a multiple of 64 below n_ids, 0 = none; decode ids + n_taken
+ *   error    out  struct      may be NULL
+ *
+ * Effect   position = n_taken; what is decoded next has the bits of a session that decoded all ids as one prompt.
+ *          Hooks do not fire for positions from the cache: an observer that wants them does without this call.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, CONTEXT_FULL, STATE (not empty, or from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_take_prefix(engine_session *session, const int32_t *ids,
+                                              uint64_t n_ids, uint64_t *n_taken,
+                                              engine_error *error);
+
+/* engine_session_save: a session as bytes, to go on later, also in another process or on another machine.
+ *
+ *   session   in   handle
+ *   data      out  uint8_t[capacity]
+ *   capacity  in   bytes       0 to ask for the size
+ *   n_bytes   out  bytes       written, or needed when BUFFER_TOO_SMALL; exact
+ *   error     out  struct      may be NULL
+ *
+ * Effect   Holds tokens, keys and values, the numbering of generated tokens, the model's fingerprint and a
+ *          checksum; no hooks. The first save of a model reads 1 MiB of its file.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_save(const engine_session *session, void *data, uint64_t capacity,
+                                       uint64_t *n_bytes, engine_error *error);
+
+/* Takes a piece of what is saved; pieces come in order. Not 0 ends the saving. */
+typedef int32_t (*engine_write)(void *user, const void *data, uint64_t n_bytes);
+
+/* engine_session_save_to: as engine_session_save, through a callback.
+ *
+ *   session  in   handle
+ *   write    in   callback    called on this thread; must not call functions of the session
+ *   user     in   pointer     its first argument
+ *   error    out  struct      may be NULL
+ *
+ * Effect   The pieces together are what engine_session_save writes; the largest is one head of one layer.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, CANCELLED (by the callback), STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_save_to(const engine_session *session, engine_write write,
+                                          void *user, engine_error *error);
+
+/* engine_session_restore: take over what was saved, in place of what the session holds.
+ *
+ *   session  in   handle      of the same model and KV type; n_ctx must cover the tokens, the rest may differ
+ *   data     in   uint8_t[n_bytes]
+ *   n_bytes  in   bytes
+ *   error    out  struct      may be NULL
+ *
+ * Effect   What is decoded next has the bits that the saved session would have given. Hooks stay as they are.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, CORRUPT (cut or changed), TOO_NEW (another format version), MODEL_MISMATCH, KV_MISMATCH,
+ *          CONTEXT_FULL, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_restore(engine_session *session, const void *data,
+                                          uint64_t n_bytes, engine_error *error);
+
+/* engine_session_kv_export: keys and values for other tools: the portable snapshot "engine.kv/1".
+ *
+ *   session   in   handle
+ *   data      out  uint8_t[capacity]   "engine.kv/1" and a NUL (12 bytes); u32 m; a JSON manifest of m bytes, padded
+ *                                      with spaces so that 16 + m is a multiple of 64; the data
+ *   capacity  in   bytes       0 to ask for the size
+ *   n_bytes   out  bytes       written, or needed when BUFFER_TOO_SMALL
+ *   error     out  struct      may be NULL
+ *
+ * Effect   Manifest: "schema", "model" (fingerprint), "kv_type" ("f16", "f32", "q8_0"), "dtype" ("float16"; "float32"
+ *          for f32, and for q8_0: what attention reads), "n_positions" T, "ids" [T], "prompt_end", "rope_tables"
+ *          (which of the model's RoPE tables n_ctx takes), "layers" [{"n_kv_heads" G, "head_dim_k", "head_dim_v",
+ *          "k_offset", "v_offset"}]. Keys (after rope) are [G][T][head_dim_k] at k_offset, values [G][T][head_dim_v]
+ *          at v_offset, in bytes from the beginning of the data; little-endian.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_kv_export(const engine_session *session, void *data,
+                                            uint64_t capacity, uint64_t *n_bytes,
+                                            engine_error *error);
+
+/* engine_session_kv_import: take over a portable snapshot, edited or not, in place of what the session holds.
+ *
+ *   session  in   handle      of the same model and KV type
+ *   data     in   uint8_t[n_bytes]   as engine_session_kv_export writes it; the order of the arrays is free
+ *   n_bytes  in   bytes
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Unedited, what is decoded next has the bits of the exported session. Never enters the prefix cache.
+ * Threads  serial per session, not from a callback
+ * Errors   ARGUMENT, CORRUPT (malformed, or another shape), TOO_NEW (another schema), MODEL_MISMATCH, KV_MISMATCH,
+ *          CONTEXT_FULL, NONFINITE, STATE (from a callback), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_session_kv_import(engine_session *session, const void *data,
+                                            uint64_t n_bytes, engine_error *error);
 
 /* engine_session_stats_get: what a session is and what it has done.
  *
@@ -1255,8 +1586,6 @@ ENGINE_API int32_t engine_plan_diff(const char *a, uint64_t a_bytes, const char 
 
 /* ---- sampling ------------------------------------------------------------------------------------- */
 
-typedef struct engine_sampler engine_sampler; /* parameters, history for penalties, random state */
-
 /* Applied in this order: penalties, top_k, top_p, min_p, temperature, draw. */
 typedef struct engine_sampler_params {
   uint32_t struct_size;
@@ -1338,6 +1667,37 @@ ENGINE_API int32_t engine_sampler_accept(engine_sampler *sampler, int32_t id);
  */
 ENGINE_API int32_t engine_sampler_sample(engine_sampler *sampler, const float *logits,
                                          uint64_t n_vocab, int32_t *id, engine_error *error);
+
+/* engine_sampler_save: a sampler as bytes: parameters, random state, history.
+ *
+ *   sampler   in   handle
+ *   data      out  uint8_t[capacity]
+ *   capacity  in   bytes       0 to ask for the size
+ *   n_bytes   out  bytes       written, or needed when BUFFER_TOO_SMALL; exact
+ *   error     out  struct      may be NULL
+ *
+ * Effect   —
+ * Threads  serial per sampler
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_sampler_save(const engine_sampler *sampler, void *data, uint64_t capacity,
+                                       uint64_t *n_bytes, engine_error *error);
+
+/* engine_sampler_restore: go on where a saved sampler was.
+ *
+ *   sampler  in   handle      takes the saved parameters, too
+ *   data     in   uint8_t[n_bytes]
+ *   n_bytes  in   bytes
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Draws what the saved sampler would have drawn.
+ * Threads  serial per sampler
+ * Errors   ARGUMENT, CORRUPT (cut or changed), TOO_NEW (another format version), MEMORY (same)
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_sampler_restore(engine_sampler *sampler, const void *data,
+                                          uint64_t n_bytes, engine_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,8 @@
 // Status codes, names and errors at the edge.
 #include "lib/api/api_common.h"
 
+#include "lib/plan/plan_facts.h"
+
 namespace engine::api {
 
 // One list, two spellings: the numbers of engine.h and of base/status.h must never part.
@@ -13,11 +15,13 @@ ENGINE_SAME_CODE(ENGINE_BUFFER_TOO_SMALL, kBufferTooSmall);
 ENGINE_SAME_CODE(ENGINE_FILE_OPEN, kFileOpen);
 ENGINE_SAME_CODE(ENGINE_FILE_FORMAT, kFileFormat);
 ENGINE_SAME_CODE(ENGINE_FILE_UNSUPPORTED, kFileUnsupported);
+ENGINE_SAME_CODE(ENGINE_CORRUPT, kCorrupt);
 ENGINE_SAME_CODE(ENGINE_MODEL_ARCHITECTURE, kModelArchitecture);
 ENGINE_SAME_CODE(ENGINE_MODEL_KEY, kModelKey);
 ENGINE_SAME_CODE(ENGINE_MODEL_TENSOR, kModelTensor);
 ENGINE_SAME_CODE(ENGINE_TOKENIZER, kTokenizer);
 ENGINE_SAME_CODE(ENGINE_CHAT_TEMPLATE, kChatTemplate);
+ENGINE_SAME_CODE(ENGINE_MODEL_MISMATCH, kModelMismatch);
 ENGINE_SAME_CODE(ENGINE_PLAN, kPlan);
 ENGINE_SAME_CODE(ENGINE_MEMORY, kMemory);
 ENGINE_SAME_CODE(ENGINE_DEVICE, kDevice);
@@ -27,6 +31,7 @@ ENGINE_SAME_CODE(ENGINE_CONTEXT_FULL, kContextFull);
 ENGINE_SAME_CODE(ENGINE_NONFINITE, kNonFinite);
 ENGINE_SAME_CODE(ENGINE_CANCELLED, kCancelled);
 ENGINE_SAME_CODE(ENGINE_CANNOT_REWIND, kCannotRewind);
+ENGINE_SAME_CODE(ENGINE_KV_MISMATCH, kKvMismatch);
 ENGINE_SAME_CODE(ENGINE_HOOK_FAILED, kHookFailed);
 ENGINE_SAME_CODE(ENGINE_INTERNAL, kInternal);
 #undef ENGINE_SAME_CODE
@@ -56,6 +61,17 @@ int32_t report(const absl::Status& status, engine_error* error) {
   return static_cast<int32_t>(code);
 }
 
+const Hash128& fingerprint_of(const engine_model& model) {
+  std::call_once(model.fingerprint_once,
+                 [&] { model.fingerprint = model_fingerprint(*model.model, model.file.bytes()); });
+  return model.fingerprint;
+}
+
+const std::string& vocabulary_hash_of(const engine_model& model) {
+  std::call_once(model.vocabulary_once, [&] { model.vocabulary = vocabulary_hash(*model.model); });
+  return model.vocabulary;
+}
+
 absl::StatusOr<const Tokenizer*> tokenizer_of(const engine_model* model) {
   if (model == nullptr) return error(Code::kArgument, "the model is NULL");
   if (model->model->tokenizer == nullptr) {
@@ -81,11 +97,13 @@ const char* engine_status_name(int32_t status) {
     case ENGINE_FILE_OPEN: return "FILE_OPEN";
     case ENGINE_FILE_FORMAT: return "FILE_FORMAT";
     case ENGINE_FILE_UNSUPPORTED: return "FILE_UNSUPPORTED";
+    case ENGINE_CORRUPT: return "CORRUPT";
     case ENGINE_MODEL_ARCHITECTURE: return "MODEL_ARCHITECTURE";
     case ENGINE_MODEL_KEY: return "MODEL_KEY";
     case ENGINE_MODEL_TENSOR: return "MODEL_TENSOR";
     case ENGINE_TOKENIZER: return "TOKENIZER";
     case ENGINE_CHAT_TEMPLATE: return "CHAT_TEMPLATE";
+    case ENGINE_MODEL_MISMATCH: return "MODEL_MISMATCH";
     case ENGINE_PLAN: return "PLAN";
     case ENGINE_MEMORY: return "MEMORY";
     case ENGINE_DEVICE: return "DEVICE";
@@ -95,6 +113,7 @@ const char* engine_status_name(int32_t status) {
     case ENGINE_NONFINITE: return "NONFINITE";
     case ENGINE_CANCELLED: return "CANCELLED";
     case ENGINE_CANNOT_REWIND: return "CANNOT_REWIND";
+    case ENGINE_KV_MISMATCH: return "KV_MISMATCH";
     case ENGINE_HOOK_FAILED: return "HOOK_FAILED";
     case ENGINE_INTERNAL: return "INTERNAL";
     default: return "UNKNOWN";

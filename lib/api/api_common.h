@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine.h"
+#include "lib/base/hash.h"
 #include "lib/base/host_memory.h"
 #include "lib/base/log_sink.h"
 #include "lib/base/status.h"
@@ -22,15 +24,21 @@
 #include "lib/model/model_load.h"
 #include "lib/plan/plan_cache.h"
 #include "lib/plan/weight_store.h"
+#include "lib/session/prefix_store.h"
 
 struct engine_model {
   engine::MappedFile file;
   std::unique_ptr<engine::Model> model;
-  std::optional<engine::Program> program;  // with weights only
-  mutable engine::PlanCache plans;         // of program
-  mutable engine::WeightStore store;       // of program
+  std::optional<engine::Program> program;   // with weights only
+  mutable engine::PlanCache plans;          // of program
+  mutable engine::WeightStore store;        // of program
+  mutable std::once_flag fingerprint_once;  // see fingerprint_of
+  mutable engine::Hash128 fingerprint;
+  mutable std::once_flag vocabulary_once;  // see vocabulary_hash_of
+  mutable std::string vocabulary;
   engine_host host = ENGINE_HOST_INIT;
   engine::HostMemory memory;
+  mutable engine::PrefixStore prefixes;  // of sessions
   engine::LogSink log;
 };
 
@@ -96,6 +104,12 @@ absl::Status copy_out(const T* from, uint64_t n, T* to, uint64_t capacity, uint6
 
 // Copies text into a char array of a struct, cut at a character and NUL-terminated.
 void copy_text(std::string_view text, char* to, size_t capacity);
+
+// Of a model with weights; reads 1 MiB of the file when it is first asked for. Any thread.
+const Hash128& fingerprint_of(const engine_model& model);
+
+// Of a model's vocabulary; any thread.
+const std::string& vocabulary_hash_of(const engine_model& model);
 
 // The vocabulary, or kState.
 absl::StatusOr<const Tokenizer*> tokenizer_of(const engine_model* model);

@@ -1,15 +1,12 @@
 // engine.h, sampling.
 #include <utility>
+#include <vector>
 
 #include "lib/api/api_common.h"
-#include "lib/sample/sampler.h"
+#include "lib/api/sampler_handle.h"
 
 using engine::Code;
 using engine::api::guard;
-
-struct engine_sampler {
-  engine::Sampler sampler;
-};
 
 extern "C" {
 
@@ -66,6 +63,29 @@ int32_t engine_sampler_sample(engine_sampler* sampler, const float* logits, uint
       return engine::error(Code::kArgument, "n_vocab is out of range");
     }
     ENGINE_ASSIGN_OR_RETURN(*id, sampler->sampler.sample({logits, n_vocab}));
+    return absl::OkStatus();
+  });
+}
+
+int32_t engine_sampler_save(const engine_sampler* sampler, void* data, uint64_t capacity,
+                            uint64_t* n_bytes, engine_error* error) {
+  return guard(error, [&]() -> absl::Status {
+    if (sampler == nullptr) return engine::error(Code::kArgument, "the sampler is NULL");
+    const std::vector<uint8_t> bytes = sampler->sampler.save();
+    return engine::api::copy_out(bytes.data(), bytes.size(), static_cast<uint8_t*>(data), capacity,
+                                 n_bytes);
+  });
+}
+
+int32_t engine_sampler_restore(engine_sampler* sampler, const void* data, uint64_t n_bytes,
+                               engine_error* error) {
+  return guard(error, [&]() -> absl::Status {
+    if (sampler == nullptr || data == nullptr) {
+      return engine::error(Code::kArgument, "a pointer is NULL");
+    }
+    ENGINE_ASSIGN_OR_RETURN(engine::Sampler restored,
+                            engine::Sampler::restore({static_cast<const uint8_t*>(data), n_bytes}));
+    sampler->sampler = std::move(restored);
     return absl::OkStatus();
   });
 }

@@ -72,15 +72,16 @@ int32_t engine_session_create(const engine_model* model, const engine_session_pa
     engine::SessionOptions options;
     options.memory = model->memory;
     options.sequence = choice.sequence;
+    options.prefixes = &model->prefixes;
     options.clock = model->host.clock_ns;
     options.clock_user = model->host.user;
     if (model->host.progress != nullptr) {
       options.progress = prefill_progress;
       options.progress_user = const_cast<engine_host*>(&model->host);
     }
-    ENGINE_ASSIGN_OR_RETURN(auto made, engine::Session::create(*model->program, std::move(packed),
+    ENGINE_ASSIGN_OR_RETURN(auto made, engine::Session::create(*model->program, packed,
                                                                std::move(runner), plan, options));
-    *session = new engine_session{model, std::move(choice.key), std::move(made)};
+    *session = new engine_session{model, std::move(choice.key), std::move(made), {}};
     return absl::OkStatus();
   });
 }
@@ -124,7 +125,9 @@ int32_t engine_session_stats_get(const engine_session* session, engine_session_s
     value.n_threads = s.n_threads();
     value.n_ctx = static_cast<uint32_t>(key.n_ctx);
     value.decoded_tokens = s.decoded_tokens();
-    value.kv_bytes = s.kv_bytes();
+    value.kv_bytes = s.kv().held_bytes();
+    value.prefix_bytes = session->model->prefixes.held_bytes();
+    value.kv_own_bytes = s.kv().own_bytes();
     value.bytes_per_token = s.program().bytes_per_token;
     value.packed_bytes = session->model->store.packed_bytes();
     engine::api::copy_text(engine::target_name(key.target), value.target, sizeof(value.target));

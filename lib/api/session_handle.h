@@ -8,11 +8,13 @@
 #include "lib/api/api_common.h"
 #include "lib/contract/plan.h"
 #include "lib/session/session.h"
+#include "lib/session/speculation.h"
 
 struct engine_session {
   const engine_model* model;
   engine::PlanKey key;  // without hooks
   std::unique_ptr<engine::Session> session;
+  engine::Speculation speculation{};
 };
 
 namespace engine::api {

@@ -56,10 +56,10 @@ absl::StatusOr<SessionChoice> read_session_params(const engine_model& model,
   }
   key.prefill_chunk = p.prefill_chunk == 0 ? kDefaultChunk : int64_t{p.prefill_chunk};
   key.prefill_chunk = std::min({key.prefill_chunk, key.n_ctx, kMaxChunk});
-  if (p.kv_type != ENGINE_KV_F16 && p.kv_type != ENGINE_KV_F32) {
+  if (p.kv_type < ENGINE_KV_F16 || p.kv_type > ENGINE_KV_Q8_0) {
     return error(Code::kArgument, "kv_type is not an ENGINE_KV_ value");
   }
-  key.kv = p.kv_type == ENGINE_KV_F16 ? KvType::kF16 : KvType::kF32;
+  key.kv = static_cast<KvType>(p.kv_type);
   ENGINE_ASSIGN_OR_RETURN(key.mode, choose_mode(p.mode));
   ENGINE_ASSIGN_OR_RETURN(key.target, choose_target(p.target));
   if ((p.without_fusions & ~kAllFusions) != 0) {

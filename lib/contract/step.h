@@ -43,8 +43,9 @@ struct RopeRule {
 
   // By the session's context, not by the position: a table that changed in between would not fit the keys
   // that are stored.
+  bool is_long(int64_t n_ctx) const { return !theta_long.empty() && n_ctx > n_ctx_short; }
   const std::vector<double>& theta_of(int64_t n_ctx) const {
-    return theta_long.empty() || n_ctx <= n_ctx_short ? theta : theta_long;
+    return is_long(n_ctx) ? theta_long : theta;
   }
 };
 
@@ -104,6 +105,14 @@ struct Program {
   int32_t kv_layer(int32_t layer) const { return kv_source[static_cast<size_t>(layer)]; }
   const KvGeometry& kv_read(int32_t layer) const {
     return kv[static_cast<size_t>(kv_layer(layer))];
+  }
+
+  // Which rope tables a session of that context uses, a bit per rule: keys stored under one set mean nothing
+  // under another.
+  uint32_t rope_tables(int64_t n_ctx) const {
+    uint32_t tables = 0;
+    for (size_t i = 0; i < ropes.size(); ++i) tables |= uint32_t{ropes[i].is_long(n_ctx)} << i % 32;
+    return tables;
   }
 };
 

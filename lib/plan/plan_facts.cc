@@ -20,6 +20,7 @@ class HashInput {
     const auto* first = static_cast<const uint8_t*>(data);
     if (n_bytes > 0) bytes_.insert(bytes_.end(), first, first + n_bytes);
   }
+  Hash128 hash() const { return hash128(bytes_.data(), bytes_.size()); }
   std::string hex() const { return hash_hex(hash128(bytes_.data(), bytes_.size())); }
 
  private:
@@ -65,6 +66,21 @@ std::string sampled_hash(std::span<const uint8_t> bytes) {
 }
 
 }  // namespace
+
+Hash128 model_fingerprint(const Model& model, std::span<const uint8_t> bytes) {
+  HashInput input;
+  for (const std::string& hash : {tensor_table_hash(model.file), sampled_hash(bytes)}) {
+    input.data(hash.data(), hash.size());
+  }
+  for (const GgufValue& value : model.file.values()) {
+    if (value.key.starts_with("tokenizer.")) continue;
+    input.data(value.key.data(), value.key.size());
+    input.data(value.data, value.data_bytes);
+  }
+  return input.hash();
+}
+
+std::string vocabulary_hash(const Model& model) { return tokenizer_hash(model.file); }
 
 std::string hash_hex(const Hash128& hash) {
   static constexpr char kDigits[] = "0123456789abcdef";

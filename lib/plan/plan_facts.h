@@ -25,6 +25,12 @@ struct PlanModelFacts {
 // `bytes` is the model's whole file. full_hash reads all of it (seconds per 10 GB), else about 1 MiB.
 PlanModelFacts plan_model_facts(const Model& model, std::span<const uint8_t> bytes, bool full_hash);
 
+// Of the tensor table, the hyper-parameters and a sample of the file: what saved states are bound to.
+Hash128 model_fingerprint(const Model& model, std::span<const uint8_t> bytes);
+
+// Of every tokenizer.ggml.* value, in hex: equal for models that name the same tokens in the same way.
+std::string vocabulary_hash(const Model& model);
+
 std::string hash_hex(const Hash128& hash);
 
 }  // namespace engine

@@ -48,15 +48,18 @@ void cut_rows(const std::vector<BoundPart>& parts, const std::vector<int32_t>& m
 
 class Binder {
  public:
-  Binder(const Plan& plan, const Program& program, const PackedWeights& packed, KvCache* kv,
+  Binder(const Plan& plan, const Program& program, const PackedWeights& packed,
          const ThreadRunner& runner)
-      : plan_(plan), program_(program), packed_(packed), kv_(kv), runner_(runner) {}
+      : plan_(plan),
+        program_(program),
+        packed_(packed),
+        runner_(runner),
+        kv_(kv_layout(program.kv, plan.key.kv)) {}
 
   absl::Status check_key() const {
     if (plan_.key.mode == Mode::kReference) return misfit("it is one of the reference mode");
     if (plan_.key.n_threads != runner_.n_threads()) return misfit("another number of threads");
-    if (plan_.key.kv != kv_->type()) return misfit("another KV type");
-    if (plan_.kv.page_bytes != kv_->layout().page_bytes) return misfit("another KV layout");
+    if (plan_.kv.page_bytes != kv_.page_bytes) return misfit("another KV layout");
     for (const PlanForm* form : {&plan_.decode, &plan_.prefill}) {
       if (form->layers.size() != program_.layers.size()) return misfit("another number of layers");
       if (form->arena.slot_region.size() != program_.slots.size()) return misfit("other slots");
@@ -154,7 +157,7 @@ class Binder {
       part.step = &section[static_cast<size_t>(step.steps[i])];
       part.kernel = step.kernels[i];
       const KernelRow& row = rows[static_cast<size_t>(part.kernel)];
-      if (row.key.op != kernel_key(program_, *part.step, kv_->type()).op)
+      if (row.key.op != kernel_key(program_, *part.step, plan_.key.kv).op)
         return misfit("a kernel of another operation");
       part.entry = row.entry(plan_.key.target);
       if (part.entry == nullptr) return misfit(absl::StrCat(row.name, " is not available here"));
@@ -173,13 +176,12 @@ class Binder {
       }
       if (part.step->rope >= 0) {
         part.rope = &program_.ropes[static_cast<size_t>(part.step->rope)];
-        part.theta = part.rope->theta_of(plan_.key.n_ctx).data();
       }
       const Op op = row.key.op;
       if (op == Op::kKvStore || op == Op::kAttention || op == Op::kShortConv) {
-        const int32_t source = program_.kv_layer(bound->layer);
-        part.kv = kv_->layer(source);
-        part.geometry = &program_.kv[static_cast<size_t>(source)];
+        const auto source = static_cast<size_t>(program_.kv_layer(bound->layer));
+        part.kv = {nullptr, kv_.k_offset_bytes[source], kv_.v_offset_bytes[source]};
+        part.geometry = &program_.kv[source];
       }
       part.in0 = place(part.step->in0);
       part.in1 = place(part.step->in1);
@@ -239,8 +241,8 @@ class Binder {
   const Plan& plan_;
   const Program& program_;
   const PackedWeights& packed_;
-  KvCache* const kv_;
   const ThreadRunner& runner_;
+  const KvLayout kv_;
   const PlanForm* form_ = nullptr;
   uint8_t* arena_ = nullptr;
 };
@@ -249,13 +251,13 @@ class Binder {
 
 absl::StatusOr<std::unique_ptr<BoundPlan>> BoundPlan::bind(std::shared_ptr<const Plan> plan,
                                                            const Program& program,
-                                                           const PackedWeights& packed, KvCache* kv,
+                                                           const PackedWeights& packed,
                                                            const ThreadRunner& runner,
                                                            const HostMemory& memory) {
   std::unique_ptr<BoundPlan> bound(new BoundPlan());
   bound->plan_ = std::move(plan);
   const Plan& p = *bound->plan_;
-  Binder binder(p, program, packed, kv, runner);
+  Binder binder(p, program, packed, runner);
   ENGINE_RETURN_IF_ERROR(binder.check_key());
   const int64_t bytes = std::max(p.decode.arena.bytes, p.prefill.arena.bytes);
   ENGINE_ASSIGN_OR_RETURN(bound->arena_,

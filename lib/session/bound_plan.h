@@ -1,4 +1,5 @@
-// A plan bound to a session: kernel entries, weights and arena addresses in place of indices.
+// A plan ready to run: kernel entries, weights and arena addresses in place of indices. It knows no session:
+// the sequences of a call bring their KV pages and hooks along.
 #ifndef ENGINE_LIB_SESSION_BOUND_PLAN_H_
 #define ENGINE_LIB_SESSION_BOUND_PLAN_H_
 
@@ -6,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lib/base/host_memory.h"
@@ -14,7 +16,7 @@
 #include "lib/contract/packed.h"
 #include "lib/contract/plan.h"
 #include "lib/contract/step.h"
-#include "lib/session/kv_cache.h"
+#include "lib/session/sequence_rows.h"
 
 namespace engine {
 
@@ -43,8 +45,7 @@ struct BoundPart {
   const uint8_t* weight_data = nullptr;  // in the layout that the kernel reads
   int64_t weight_row_bytes = 0;
   const RopeRule* rope = nullptr;
-  const double* theta = nullptr;         // of rope, for this session's context
-  KvLayer kv;                            // kKvStore, kAttention, kShortConv
+  KvLayer kv{};  // kKvStore, kAttention, kShortConv; pages are the sequence's
   const KvGeometry* geometry = nullptr;  // kKvStore, kAttention, kShortConv
   ActType act = ActType::kF32;           // of out
   Place in0, in1, out;
@@ -90,22 +91,59 @@ struct alignas(64) PieceCursor {
 
 // What the steps of one call share.
 struct ExecContext {
-  const int32_t* ids = nullptr;
-  int64_t first_position = 0;
-  int64_t n_tokens = 0;
+  std::span<SequenceRows> sequences;  // their rows follow each other without a gap
+  int64_t n_tokens = 0;               // of all sequences
   ThreadRunner* runner = nullptr;
   uint8_t* scratch = nullptr;      // of all threads
   int64_t scratch_bytes = 0;       // of one
   PieceCursor* cursors = nullptr;  // one per thread
-  std::atomic<bool> finite{true};
+  CallProgress* progress = nullptr;
 
   uint8_t* thread_scratch(uint32_t index) const {
     return scratch + static_cast<int64_t>(index) * scratch_bytes;
   }
-  void found(bool is_finite) {
-    if (!is_finite) finite.store(false, std::memory_order_relaxed);
+  SequenceRows& sequence_of(int64_t row) const {
+    size_t i = 0;
+    while (row >= sequences[i].first_row + sequences[i].n_rows) ++i;
+    return sequences[i];
+  }
+  // Whether the work of the call is wanted no more, so that a long step may end early and leave garbage.
+  bool is_abandoned() const {
+    for (const SequenceRows& s : sequences) {
+      if (s.is_in() && !s.stop_asked()) return false;
+    }
+    return true;
+  }
+  // For loops inside long launches, every few milliseconds: the first thread says that the call is alive; true when
+  // it is abandoned.
+  bool should_leave(const uint8_t* own_scratch) const {
+    if (progress != nullptr && scratch_bytes > 0 && own_scratch == scratch) progress->beat();
+    return is_abandoned();
   }
 };
+
+// Calls run(sequence, begin, end) for each sequence that has rows of the call in [begin, end).
+template <class F>
+void for_sequences(const ExecContext& context, int64_t begin, int64_t end, F&& run) {
+  for (SequenceRows& s : context.sequences) {
+    const int64_t b = std::max(begin, s.first_row), e = std::min(end, s.first_row + s.n_rows);
+    if (b < e) run(s, b, e);
+  }
+}
+
+// Calls is_finite(begin, end) on rows; when it says no, on every single one of them, which must do no harm, to
+// find whose they are.
+template <class F>
+void check_rows(const ExecContext& context, int64_t begin, int64_t end, F&& is_finite) {
+  if (is_finite(begin, end)) return;
+  for (int64_t t = begin; t < end; ++t) {
+    if (!is_finite(t, t + 1)) context.sequence_of(t).finite.fall();
+  }
+}
+
+inline KvLayer kv_of(const BoundPart& part, const SequenceRows& sequence) {
+  return {sequence.pages, part.kv.k_offset_bytes, part.kv.v_offset_bytes};
+}
 
 struct BoundStep {
   void (*run)(const BoundStep& step, ExecContext& context) = nullptr;
@@ -140,14 +178,25 @@ void spread(const BoundStep& step, ExecContext& context, int64_t n, F&& run) {
   });
 }
 
-// Calls run(piece, scratch) for all pieces of rows. A thread streams through its own share from the front; one
-// that is done helps from the back of the share with most left, since cores are not equally fast (neighbours
-// on a shared machine, clocks). Which thread runs a piece changes no bit.
+// Rows of one thread's launch between two looks at whether it is still wanted: some milliseconds of a large model.
+inline constexpr int64_t kRowsAtOnce = 1024;
+inline constexpr int64_t kDecodeRowsAtOnce = 16384;  // of one token
+
+// Calls run(piece, scratch) for all pieces of rows, or ends early when the call is abandoned. A thread streams
+// through its own share from the front; one that is done helps from the back of the share with most left, since
+// cores are not equally fast (neighbours on a shared machine, clocks). Which thread runs a piece changes no bit.
 template <class F>
 void spread_rows(const BoundStep& step, ExecContext& context, F&& run) {
   const auto n_shares = static_cast<uint32_t>(step.shares.size()) - 1;
   if (n_shares == 1) {
-    for (const RowRange& piece : step.pieces) run(piece, context.thread_scratch(0));
+    const int64_t at_once = context.n_tokens == 1 ? kDecodeRowsAtOnce : kRowsAtOnce;
+    uint8_t* const scratch = context.thread_scratch(0);
+    for (const RowRange& piece : step.pieces) {
+      for (int64_t begin = piece.begin; begin < piece.end; begin += at_once) {
+        run(RowRange{piece.part, begin, std::min(piece.end, begin + at_once)}, scratch);
+        if (context.should_leave(scratch)) return;
+      }
+    }
     return;
   }
   for (uint32_t i = 0; i < n_shares; ++i) {
@@ -158,6 +207,7 @@ void spread_rows(const BoundStep& step, ExecContext& context, F&& run) {
     for (bool own = true;; own = false) {
       for (int64_t p = from->take(!own); p >= 0; p = from->take(!own)) {
         run(step.pieces[static_cast<size_t>(p)], context.thread_scratch(i));
+        if (context.should_leave(context.thread_scratch(i))) return;
       }
       from = std::max_element(
           context.cursors, context.cursors + n_shares,
@@ -182,13 +232,14 @@ struct BoundForm {
 
 class BoundPlan {
  public:
-  // kPlan when the plan does not fit the program, the cache or the runner; nothing is kept then.
+  // kPlan when the plan does not fit the program or the runner; nothing is kept then.
   static absl::StatusOr<std::unique_ptr<BoundPlan>> bind(std::shared_ptr<const Plan> plan,
                                                          const Program& program,
-                                                         const PackedWeights& packed, KvCache* kv,
+                                                         const PackedWeights& packed,
                                                          const ThreadRunner& runner,
                                                          const HostMemory& memory);
   const Plan& plan() const { return *plan_; }
+  const std::shared_ptr<const Plan>& shared_plan() const { return plan_; }
   PieceCursor* cursors() const { return cursors_.get(); }
   BoundForm& form(int64_t n_tokens) { return n_tokens == 1 ? decode_ : prefill_; }
   const BoundForm& decode() const { return decode_; }

@@ -40,7 +40,7 @@ void norm_rows_part(const BoundPart& p, int64_t t, uint8_t* scratch, ExecContext
       const QuantizeArgs args{p.in0.row_floats(scratch, t), 0, p.step->width, 1,
                               p.out.row(scratch, t),        0, &finite};
       p.entry(&args);
-      c.found(finite);
+      if (!finite) c.sequence_of(t).finite.fall();
       return;
     }
   }
@@ -151,16 +151,18 @@ void gate_up(const BoundStep& step, ExecContext& c) {
         }
         continue;
       }
-      bool finite = true;
-      const QuantizeArgs args{gate,
-                              tile_stride,
-                              end - r,
-                              c.n_tokens,
-                              quantise->out.base + r / block * block_bytes,
-                              quantise->out.stride_bytes,
-                              &finite};
-      quantise->entry(&args);
-      c.found(finite);
+      check_rows(c, 0, c.n_tokens, [&](int64_t t, int64_t t_end) {
+        bool finite = true;
+        const QuantizeArgs args{gate + t * tile_stride,
+                                tile_stride,
+                                end - r,
+                                t_end - t,
+                                quantise->out.row(nullptr, t) + r / block * block_bytes,
+                                quantise->out.stride_bytes,
+                                &finite};
+        quantise->entry(&args);
+        return finite;
+      });
     }
   });
 }
@@ -172,8 +174,9 @@ void store_kv(const BoundStep& step, ExecContext& c) {
   const KvGeometry& kv = *store.geometry;
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t* scratch) {
     auto* k = reinterpret_cast<float*>(scratch);
-    bool finite = true;
     for (int64_t t = begin; t < end; ++t) {
+      SequenceRows& s = c.sequence_of(t);
+      bool finite = true;
       norm_rope_heads(step.parts.data(), step.parts.size() - 1, step.parts[0].in0.floats(t),
                       kv.head_dim_k, kv.n_kv_heads, t, k);
       KvStoreArgs args{};
@@ -182,13 +185,13 @@ void store_kv(const BoundStep& step, ExecContext& c) {
       args.n_kv_heads = kv.n_kv_heads;
       args.head_dim_k = kv.head_dim_k;
       args.head_dim_v = kv.head_dim_v;
-      args.first_position = c.first_position + t;
+      args.first_position = s.first_position + t - s.first_row;
       args.n_tokens = 1;
-      args.kv = store.kv;
+      args.kv = kv_of(store, s);
       args.finite = &finite;
       store.entry(&args);
+      if (!finite) s.finite.fall();
     }
-    c.found(finite);
   });
 }
 
@@ -200,8 +203,11 @@ void attention_q(const BoundStep& step, ExecContext& c) {
     auto* q = reinterpret_cast<float*>(scratch);
     float* rest = q + (H * Dk + 15) / 16 * 16;
     for (int64_t item = begin; item < end;) {  // the heads of one token at a time
+      if (item > begin && c.should_leave(scratch)) return;
       const int64_t t = item / H, h = item % H;
       const int64_t n_heads = std::min(end - item, H - h);
+      const SequenceRows& s = c.sequence_of(t);
+      const int64_t row = t - s.first_row;
       norm_rope_heads(step.parts.data(), step.parts.size() - 1,
                       step.parts[0].in0.floats(t) + h * Dk, Dk, n_heads, t, q + h * Dk);
       AttentionArgs args{};
@@ -213,12 +219,12 @@ void attention_q(const BoundStep& step, ExecContext& c) {
       args.scale = p.step->scale;
       args.softcap = p.step->cap;
       args.window = p.step->window;
-      args.first_position = c.first_position;
-      args.n_tokens = c.n_tokens;
-      args.item_begin = item;
-      args.item_end = item + n_heads;
-      args.kv = p.kv;
-      args.out = p.out.floats();
+      args.first_position = s.first_position;
+      args.n_tokens = s.n_rows;
+      args.item_begin = row * H + h;
+      args.item_end = args.item_begin + n_heads;
+      args.kv = kv_of(p, s);
+      args.out = p.out.floats(s.first_row);
       args.out_stride = p.out.stride();
       args.scratch = rest;
       if (p.weight != nullptr) args.sinks = p.weight_floats();

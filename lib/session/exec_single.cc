@@ -1,5 +1,5 @@
 // Executors of plan steps that are one operation: they fill the kernel's arguments and divide the work.
-#include <cstring>
+#include <algorithm>
 
 #include "lib/session/bound_plan.h"
 
@@ -8,9 +8,11 @@ namespace {
 
 void embed(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  const EmbedArgs args{p.weight_data, p.weight_row_bytes, p.step->width,  c.ids,
-                       c.n_tokens,    p.step->scale,      p.out.floats(), p.out.stride()};
-  p.entry(&args);
+  for (const SequenceRows& s : c.sequences) {
+    const EmbedArgs args{p.weight_data, p.weight_row_bytes,        p.step->width, s.ids, s.n_rows,
+                         p.step->scale, p.out.floats(s.first_row), p.out.stride()};
+    p.entry(&args);
+  }
 }
 
 void rms_norm(const BoundStep& step, ExecContext& c) {
@@ -36,12 +38,13 @@ void rms_norm(const BoundStep& step, ExecContext& c) {
 void quantize(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
-    bool finite = true;
-    const QuantizeArgs args{
-        p.in0.floats(begin),       p.in0.stride(),     p.step->width, end - begin,
-        p.out.row(nullptr, begin), p.out.stride_bytes, &finite};
-    p.entry(&args);
-    c.found(finite);
+    check_rows(c, begin, end, [&](int64_t b, int64_t e) {
+      bool finite = true;
+      const QuantizeArgs args{p.in0.floats(b),       p.in0.stride(),     p.step->width, e - b,
+                              p.out.row(nullptr, b), p.out.stride_bytes, &finite};
+      p.entry(&args);
+      return finite;
+    });
   });
 }
 
@@ -75,11 +78,13 @@ void add(const BoundStep& step, ExecContext& c) {
 
 void rope_angles(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  const RopeAnglesArgs args{p.theta,        static_cast<int64_t>(p.rope->theta.size()),
-                            p.rope->mscale, c.first_position,
-                            c.n_tokens,     p.out.floats(),
-                            p.out.stride()};
-  p.entry(&args);
+  for (const SequenceRows& s : c.sequences) {
+    const std::vector<double>& theta = p.rope->theta_of(s.n_ctx);
+    const RopeAnglesArgs args{
+        theta.data(), static_cast<int64_t>(theta.size()), p.rope->mscale, s.first_position,
+        s.n_rows,     p.out.floats(s.first_row),          p.out.stride()};
+    p.entry(&args);
+  }
 }
 
 void rope(const BoundStep& step, ExecContext& c) {
@@ -103,58 +108,76 @@ void rope(const BoundStep& step, ExecContext& c) {
 
 void kv_store(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
+  const auto store = [&](int64_t begin, int64_t end) {
     bool finite = true;
-    KvStoreArgs args{};
-    args.k = p.in0.floats(begin);
-    args.k_stride = p.in0.stride();
-    args.v = p.in1.floats(begin);
-    args.v_stride = p.in1.stride();
-    args.n_kv_heads = p.geometry->n_kv_heads;
-    args.head_dim_k = p.geometry->head_dim_k;
-    args.head_dim_v = p.geometry->head_dim_v;
-    args.first_position = c.first_position + begin;
-    args.n_tokens = end - begin;
-    args.kv = p.kv;
-    args.finite = &finite;
-    p.entry(&args);
-    c.found(finite);
-  });
+    for_sequences(c, begin, end, [&](const SequenceRows& s, int64_t b, int64_t e) {
+      KvStoreArgs args{};
+      args.k = p.in0.floats(b);
+      args.k_stride = p.in0.stride();
+      args.v = p.in1.floats(b);
+      args.v_stride = p.in1.stride();
+      args.n_kv_heads = p.geometry->n_kv_heads;
+      args.head_dim_k = p.geometry->head_dim_k;
+      args.head_dim_v = p.geometry->head_dim_v;
+      args.first_position = s.first_position + b - s.first_row;
+      args.n_tokens = e - b;
+      args.kv = kv_of(p, s);
+      args.finite = &finite;
+      p.entry(&args);
+    });
+    return finite;
+  };
+  spread(step, c, c.n_tokens,
+         [&](int64_t begin, int64_t end, uint8_t*) { check_rows(c, begin, end, store); });
 }
 
 void attention(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
-  spread(step, c, c.n_tokens * p.step->heads, [&](int64_t begin, int64_t end, uint8_t* scratch) {
-    AttentionArgs args{};
-    args.q = p.in0.floats();
-    args.q_stride = p.in0.stride();
-    args.n_heads = p.step->heads;
-    args.n_kv_heads = p.geometry->n_kv_heads;
-    args.head_dim_k = p.geometry->head_dim_k;
-    args.head_dim_v = p.geometry->head_dim_v;
-    args.scale = p.step->scale;
-    args.softcap = p.step->cap;
-    args.window = p.step->window;
-    args.first_position = c.first_position;
-    args.n_tokens = c.n_tokens;
-    args.item_begin = begin;
-    args.item_end = end;
-    args.kv = p.kv;
-    args.out = p.out.floats();
-    args.out_stride = p.out.stride();
-    args.scratch = reinterpret_cast<float*>(scratch);
-    if (p.weight != nullptr) args.sinks = p.weight_floats();
-    p.entry(&args);
+  const int64_t H = p.step->heads;
+  spread(step, c, c.n_tokens * H, [&](int64_t begin, int64_t end, uint8_t* scratch) {
+    for (int64_t b = begin, e = b; b < end; b = e) {  // the heads of one token at a time
+      if (b > begin && c.should_leave(scratch)) return;
+      e = std::min(end, (b / H + 1) * H);
+      const SequenceRows& s = c.sequence_of(b / H);
+      const int64_t first = s.first_row * H;
+      AttentionArgs args{};
+      args.q = p.in0.floats(s.first_row);
+      args.q_stride = p.in0.stride();
+      args.n_heads = H;
+      args.n_kv_heads = p.geometry->n_kv_heads;
+      args.head_dim_k = p.geometry->head_dim_k;
+      args.head_dim_v = p.geometry->head_dim_v;
+      args.scale = p.step->scale;
+      args.softcap = p.step->cap;
+      args.window = p.step->window;
+      args.first_position = s.first_position;
+      args.n_tokens = s.n_rows;
+      args.item_begin = b - first;
+      args.item_end = e - first;
+      args.kv = kv_of(p, s);
+      args.out = p.out.floats(s.first_row);
+      args.out_stride = p.out.stride();
+      args.scratch = reinterpret_cast<float*>(scratch);
+      if (p.weight != nullptr) args.sinks = p.weight_floats();
+      p.entry(&args);
+    }
   });
 }
 
 void short_conv(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
-    const ShortConvArgs args{p.weight_floats(),        p.weight->rows, p.weight->cols,
-                             c.first_position + begin, end - begin,    p.kv,
-                             p.out.floats(begin),      p.out.stride()};
-    p.entry(&args);
+    for_sequences(c, begin, end, [&](const SequenceRows& s, int64_t b, int64_t e) {
+      const ShortConvArgs args{p.weight_floats(),
+                               p.weight->rows,
+                               p.weight->cols,
+                               s.first_position + b - s.first_row,
+                               e - b,
+                               kv_of(p, s),
+                               p.out.floats(b),
+                               p.out.stride()};
+      p.entry(&args);
+    });
   });
 }
 
@@ -180,11 +203,12 @@ void softcap(const BoundStep& step, ExecContext& c) {
 void check_finite(const BoundStep& step, ExecContext& c) {
   const BoundPart& p = step.parts[0];
   spread(step, c, c.n_tokens, [&](int64_t begin, int64_t end, uint8_t*) {
-    bool finite = true;
-    const CheckFiniteArgs args{p.in0.floats(begin), p.in0.stride(), p.step->width, end - begin,
-                               &finite};
-    p.entry(&args);
-    c.found(finite);
+    check_rows(c, begin, end, [&](int64_t b, int64_t e) {
+      bool finite = true;
+      const CheckFiniteArgs args{p.in0.floats(b), p.in0.stride(), p.step->width, e - b, &finite};
+      p.entry(&args);
+      return finite;
+    });
   });
 }
 

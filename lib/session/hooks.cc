@@ -9,54 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/session/attention_probe.h"
-#include "lib/session/hook_action.h"
-#include "lib/session/hook_capture.h"
-#include "lib/session/hook_select.h"
+#include "lib/session/hook_entry.h"
+#include "lib/session/hook_registration.h"
 
 namespace engine {
 namespace {
 
-struct Hook {
-  uint64_t id = 0;
-  uint64_t scope = 0;
-  HookAction kind = HookAction::kCapture;
-  int phase = 1;  // 0 captures, 1 writers and readers, 2 captures afterwards
-  SiteSelection sites;
-  PositionSelector positions;
-  std::vector<RowPart> parts;  // empty = the whole row
-  std::vector<int32_t> heads;  // attention sites: the chosen ones
-  RowAction action;
-  std::vector<float> scratch;  // of the action
-  CaptureTarget capture;
-  int32_t (*callback)(void*, const HookEvent&, float*) = nullptr;
-  void* user = nullptr;
-  std::shared_ptr<const void> owned;
-  AlignedBuffer staging;  // callbacks: [max_rows][width], one row at the attention sites
-  HookStats now, committed;
-  bool is_leaving = false;
-
-  bool is_callback() const { return kind == HookAction::kRead || kind == HookAction::kWrite; }
-};
-
 absl::Status bad(std::string_view message) { return error(Code::kArgument, message); }
-
-absl::Status check_kind(const HookSpec& spec) {
-  const auto kind = static_cast<int32_t>(spec.action);
-  const bool known = (kind >= static_cast<int32_t>(HookAction::kCapture) &&
-                      kind <= static_cast<int32_t>(HookAction::kWrite)) ||
-                     (kind >= static_cast<int32_t>(HookAction::kAdd) &&
-                      kind <= static_cast<int32_t>(HookAction::kLowRank));
-  if (!known) return bad(absl::StrCat("action ", kind, " is not an ENGINE_HOOK_ value"));
-  const bool calls = spec.action == HookAction::kRead || spec.action == HookAction::kWrite;
-  if (calls != (spec.callback != nullptr)) {
-    return bad(calls ? "the callback is NULL" : "a callback belongs to HOOK_READ and HOOK_WRITE");
-  }
-  if (!RowAction::is_declared(spec.action) &&
-      (!spec.values.empty() || !spec.records.empty() || spec.rank != 0)) {
-    return bad("values, records and rank belong to declared writers");
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -149,7 +108,7 @@ absl::Status Hooks::Impl::check_widths(const HookSpec& spec, const SiteSelection
 
 absl::StatusOr<std::unique_ptr<Hook>> Hooks::Impl::make(HookSpec spec) {
   auto hook = std::make_unique<Hook>();
-  ENGINE_RETURN_IF_ERROR(check_kind(spec));
+  ENGINE_RETURN_IF_ERROR(check_hook_kind(spec));
   ENGINE_ASSIGN_OR_RETURN(hook->sites, resolve_sites(program, spec));
   const Site site = hook->sites.site;
   const bool writes = spec.action != HookAction::kCapture && spec.action != HookAction::kRead;
@@ -172,6 +131,11 @@ absl::StatusOr<std::unique_ptr<Hook>> Hooks::Impl::make(HookSpec spec) {
       hook->heads.resize(static_cast<size_t>(shape.n_heads));
       std::iota(hook->heads.begin(), hook->heads.end(), 0);
     }
+  }
+  hook->select = spec.select;
+  if (writes) {
+    hook->registration =
+        RowAction::is_declared(spec.action) ? registration_hash(spec, hook->sites) : kOpaqueWriters;
   }
   if (RowAction::is_declared(spec.action)) {
     const RowPart whole{0, width};
@@ -311,6 +275,20 @@ Hooks::Hooks(const Program& program, int64_t n_ctx, int64_t max_rows, int32_t se
     : impl_(std::make_unique<Impl>(program, n_ctx, max_rows, sequence, memory)) {}
 Hooks::~Hooks() = default;
 
+absl::Status Hooks::copy(const Hooks& from, bool with_hooks) {
+  impl_->prompt_end = from.impl_->prompt_end;
+  impl_->last_id = from.impl_->last_id;
+  impl_->last_scope = from.impl_->last_scope;
+  if (!with_hooks) return absl::OkStatus();
+  impl_->scopes = from.impl_->scopes;
+  for (const auto& hook : from.impl_->hooks) {
+    if (hook->kind == HookAction::kCapture) continue;
+    ENGINE_ASSIGN_OR_RETURN(std::unique_ptr<Hook> copied, copy_hook(*hook, impl_->memory));
+    impl_->insert(std::move(copied));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> Hooks::add(HookSpec spec) {
   ENGINE_ASSIGN_OR_RETURN(std::unique_ptr<Hook> hook, impl_->make(std::move(spec)));
   hook->id = impl_->last_id + 1;
@@ -399,6 +377,20 @@ void Hooks::commit() {
 void Hooks::roll_back() {
   for (const auto& hook : impl_->hooks) hook->now = hook->committed;
 }
+
+WriterSet Hooks::writer_set() const { return writer_set(impl_->call.kind); }
+
+WriterSet Hooks::writer_set(TokenKind kind) const {
+  WriterSet set = kNoWriters;
+  for (const auto& hook : impl_->hooks) {
+    const WriterSet writer = hook->writer_in(kind);
+    if (writer != kNoWriters) set = add_writer(set, writer);
+  }
+  return set;
+}
+
+int64_t Hooks::prompt_end() const { return impl_->prompt_end; }
+void Hooks::set_prompt_end(int64_t position) { impl_->prompt_end = position; }
 
 bool Hooks::wants(Site site, int32_t layer) const {
   return !impl_->stops[impl_->stop_index(site, layer)].hooks.empty();

@@ -12,6 +12,7 @@
 #include "lib/base/status.h"
 #include "lib/contract/site.h"
 #include "lib/contract/step.h"
+#include "lib/session/token_history.h"
 
 namespace engine {
 
@@ -119,6 +120,10 @@ class Hooks {
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
 
+  // Into a new set of the same program and limits: the numbering of generated tokens, and with_hooks all hooks but
+  // captures, with their numbers, scopes and counters. Callbacks are called for both sets. kMemory.
+  absl::Status copy(const Hooks& from, bool with_hooks);
+
   // kArgument naming what does not fit; the set stays as it was.
   absl::StatusOr<uint64_t> add(HookSpec spec);
   absl::Status remove(uint64_t id);
@@ -142,6 +147,14 @@ class Hooks {
   void begin_call(TokenKind kind, int64_t first_position, int64_t n_tokens);
   void commit();
   void roll_back();
+  // Of the call that has begun: the hooks that could write in it. Writing callbacks, and selectors that depend on
+  // where a prompt ends, are opaque where they could fire.
+  WriterSet writer_set() const;
+  // Of a call of that kind; not kAuto.
+  WriterSet writer_set(TokenKind kind) const;
+  // Position of generated token 0.
+  int64_t prompt_end() const;
+  void set_prompt_end(int64_t position);
 
   // In a call: whether a hook of this site and layer exists; then fire. rows: [n_rows][stride] floats of
   // which `width` are the value; changed in place by writers. kHookFailed, naming site and layer, when a

@@ -2,7 +2,7 @@
 #ifndef ENGINE_LIB_SESSION_INTERPRETER_H_
 #define ENGINE_LIB_SESSION_INTERPRETER_H_
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,58 +14,62 @@
 #include "lib/contract/plan.h"
 #include "lib/contract/step.h"
 #include "lib/session/bound_plan.h"
-#include "lib/session/hooks.h"
-#include "lib/session/kv_cache.h"
 #include "lib/session/profile.h"
+#include "lib/session/sequence_rows.h"
 
 namespace engine {
 
 // All decisions were made before: the loop calls one function per step. It takes no lock, looks up no name
-// and allocates nothing.
+// and allocates nothing. It has no state of a sequence, so sessions that obey one plan may share it, and one
+// call may carry rows of several: each weight is read once for all of them.
 class Interpreter {
  public:
-  // All references must outlive the interpreter.
-  Interpreter(const Program& program, PackedWeights packed, KvCache* kv, ThreadRunner* runner,
-              Hooks* hooks, HostMemory memory);
+  // `program` and what `packed` points to must outlive it. kPlan when the plan does not fit, kMemory.
+  static absl::StatusOr<std::shared_ptr<Interpreter>> create(std::shared_ptr<const Plan> plan,
+                                                             const Program& program,
+                                                             const PackedWeights& packed,
+                                                             std::shared_ptr<ThreadRunner> runner,
+                                                             const HostMemory& memory);
+  // Another one, with memory of its own and the same threads.
+  absl::StatusOr<std::shared_ptr<Interpreter>> with_plan(std::shared_ptr<const Plan> plan) const;
 
-  // Takes a plan; on failure the one before stays. Needed before anything runs.
-  absl::Status bind(std::shared_ptr<const Plan> plan);
-  const BoundPlan* bound() const { return bound_.get(); }
+  // One call at a time: false, at once, while another thread is between enter() and leave().
+  bool try_enter() { return !busy_.exchange(true, std::memory_order_acquire); }
+  void leave() { busy_.store(false, std::memory_order_release); }
 
-  // As Reference::run_layers and run_head. At most the plan's prefill_chunk ids. n_rows rows of logits from row
-  // `first_row` of the last run_layers on, at most n_head_rows of its form.
-  absl::Status run_layers(std::span<const int32_t> ids, int64_t first_position,
-                          bool (*should_stop)(void*), void* stop_data);
-  absl::Status run_head(int64_t first_row, int64_t n_rows, float* logits);
+  // Preamble and layers for the rows of all sequences, at most the plan's prefill_chunk, whose pages must be
+  // reserved. A sequence that fails, or is asked to stop, gets a status and disturbs no other.
+  void run_layers(std::span<SequenceRows> sequences);
+  // Final steps for rows of the last run_layers from `first_row` on, which the sequences tell about; their own
+  // first_row counts from there. logits: [rows][n_vocab]; at most n_head_rows of the form.
+  void run_head(std::span<SequenceRows> sequences, int64_t first_row, float* logits);
   // Final steps on rows of the caller, [n_rows][n_embd]; no hooks. Spoils the rows of the last run_layers.
-  absl::Status unembed(const float* rows, int64_t n_rows, float* logits);
+  absl::Status unembed(const float* rows, int64_t n_rows, float* logits, RunCounters* counters);
 
-  std::span<const uint64_t> counts() const { return counts_; }
-  std::span<const uint64_t> fusion_counts() const { return fusion_counts_; }
-  void set_profile(Profile* profile) { profile_ = profile; }
+  const Plan& plan() const { return bound_->plan(); }
+  const std::shared_ptr<const Plan>& shared_plan() const { return bound_->shared_plan(); }
+  const std::shared_ptr<ThreadRunner>& runner() const { return runner_; }
   // Labels of one form for a profile.
   std::vector<ProfileLabel> labels(bool prefill) const;
 
  private:
-  absl::Status run_step(const BoundStep& step, ExecContext& context, const HookRows& rows);
-  absl::Status fire_before(const BoundStep& step, ExecContext& context, const HookRows& rows);
-  absl::Status fire_after(const BoundStep& step, const HookRows& rows);
-  absl::Status run_final(const HookRows& rows, uint8_t* residual, float* logits);
-  void prepare(ExecContext* context, const HookRows& rows) const;
+  Interpreter(const Program& program, const PackedWeights& packed,
+              std::shared_ptr<ThreadRunner> runner, const HostMemory& memory);
+  void run_steps(const std::vector<BoundStep>& steps, ExecContext& context);
+  void run_step(const BoundStep& step, ExecContext& context);
+  void tell_progress(const BoundStep& step, const ExecContext& context) const;
+  absl::Status fire_before(const BoundStep& step, const ExecContext& context, SequenceRows& s);
+  absl::Status fire_after(const BoundStep& step, SequenceRows& s);
+  ExecContext context_of(std::span<SequenceRows> sequences) const;
+  void aim_final(uint8_t* residual, float* logits);
 
   const Program& program_;
   const PackedWeights packed_;
-  KvCache* const kv_;
-  ThreadRunner* const runner_;
-  Hooks* const hooks_;
+  const std::shared_ptr<ThreadRunner> runner_;
   const HostMemory memory_;
   std::unique_ptr<BoundPlan> bound_;
   BoundForm* form_ = nullptr;  // of the last run_layers
-  HookRows rows_;              // of the last run_layers
-  bool silent_ = false;        // fire no hooks
-  std::vector<uint64_t> counts_;
-  std::array<uint64_t, kNumFusions> fusion_counts_{};
-  Profile* profile_ = nullptr;
+  std::atomic<bool> busy_{false};
 };
 
 }  // namespace engine

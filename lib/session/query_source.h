@@ -18,10 +18,11 @@ void norm_rope_heads(const BoundPart* parts, size_t n_parts, const float* x, int
 // Queries for an attention probe: as they lie in the arena, or made again where the step is fused.
 class QuerySource final : public QueryRows {
  public:
-  // A kSingle attention or a kAttentionQ step; `scratch` is at least a thread's.
-  QuerySource(const BoundStep& step, uint8_t* scratch)
-      : step_(step), scratch_(reinterpret_cast<float*>(scratch)) {}
-  const float* query(int64_t row, int64_t head) const override {
+  // A kSingle attention or a kAttentionQ step; `scratch` is at least a thread's. Row 0 is `first_row` of the call.
+  QuerySource(const BoundStep& step, uint8_t* scratch, int64_t first_row)
+      : step_(step), scratch_(reinterpret_cast<float*>(scratch)), first_row_(first_row) {}
+  const float* query(int64_t sequence_row, int64_t head) const override {
+    const int64_t row = first_row_ + sequence_row;
     const int64_t head_dim = step_.parts.back().geometry->head_dim_k;
     const float* q = step_.parts[0].in0.floats(row) + head * head_dim;
     if (step_.parts.size() == 1) return q;
@@ -32,6 +33,7 @@ class QuerySource final : public QueryRows {
  private:
   const BoundStep& step_;
   float* const scratch_;
+  const int64_t first_row_;
 };
 
 }  // namespace engine

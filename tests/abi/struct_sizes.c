@@ -92,7 +92,7 @@ static void check_session_params(const engine_model *model) {
   bad.n_threads = 100000;
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
   bad = good;
-  bad.kv_type = 2;
+  bad.kv_type = 3;
   CHECK_STATUS(engine_session_create(model, &bad, &session, &error), ENGINE_ARGUMENT);
   bad = good;
   bad.mode = 99;

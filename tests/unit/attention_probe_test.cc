@@ -25,7 +25,7 @@ struct Stored {
   Step step;
 
   explicit Stored(KvType kv) : type(kv), cache(geometry, kv, 200, {}) {
-    REQUIRE(cache.reserve(kTokens).ok());
+    REQUIRE(cache.reserve(0, kTokens).ok());
     for (float& x : q) x *= 6.0f;
     bool finite = true;
     KvStoreArgs args{};

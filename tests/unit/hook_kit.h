@@ -103,7 +103,7 @@ class HookRun {
   absl::Status run(std::span<const int32_t> ids, std::vector<float>* logits) {
     const auto n = static_cast<int64_t>(ids.size());
     logits->resize(ids.size() * static_cast<size_t>(program_.n_vocab));
-    ENGINE_RETURN_IF_ERROR(kv_.reserve(position + n));
+    ENGINE_RETURN_IF_ERROR(kv_.reserve(position, n));
     for (int64_t done = 0; done < n; done += chunk_) {
       const int64_t now = std::min(chunk_, n - done);
       ENGINE_RETURN_IF_ERROR(reference_.run_layers(

@@ -58,7 +58,7 @@ inline std::unique_ptr<Session> make_session(const Toy& toy, const Setup& setup 
   const auto plan = must_compile(toy.program, key_of(setup));
   auto packed = toy.store.prepare(toy.program, *plan, pool->get(), {}, nullptr, copy_bytes);
   REQUIRE(packed.ok());
-  auto session = Session::create(toy.program, std::move(*packed), std::move(*pool), plan, {});
+  auto session = Session::create(toy.program, *packed, std::move(*pool), plan, {});
   INFO(session.status().message());
   REQUIRE(session.ok());
   return std::move(*session);
