@@ -23,27 +23,30 @@ void *aligned_alloc(size_t alignment, size_t n_bytes);
 int posix_memalign(void **block, size_t alignment, size_t n_bytes);
 #pragma GCC visibility pop
 
-static int64_t n_allocations;
+static int64_t n_allocations, n_bytes_asked;
 
-static void count(void) { __atomic_fetch_add(&n_allocations, 1, __ATOMIC_RELAXED); }
+static void count(size_t n_bytes) {
+  __atomic_fetch_add(&n_allocations, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&n_bytes_asked, (int64_t)n_bytes, __ATOMIC_RELAXED);
+}
 
 void *malloc(size_t n_bytes) {
-  count();
+  count(n_bytes);
   return __libc_malloc(n_bytes);
 }
 
 void *calloc(size_t n, size_t n_bytes) {
-  count();
+  count(n * n_bytes);
   return __libc_calloc(n, n_bytes);
 }
 
 void *realloc(void *block, size_t n_bytes) {
-  count();
+  count(n_bytes);
   return __libc_realloc(block, n_bytes);
 }
 
 void *memalign(size_t alignment, size_t n_bytes) {
-  count();
+  count(n_bytes);
   return __libc_memalign(alignment, n_bytes);
 }
 
@@ -56,10 +59,12 @@ int posix_memalign(void **block, size_t alignment, size_t n_bytes) {
   return 0;
 }
 
+int64_t allocation_bytes(void) { return __atomic_load_n(&n_bytes_asked, __ATOMIC_RELAXED); }
 int64_t allocation_count(void) { return __atomic_load_n(&n_allocations, __ATOMIC_RELAXED); }
 
 #else
 
 int64_t allocation_count(void) { return -1; }
+int64_t allocation_bytes(void) { return -1; }
 
 #endif

@@ -12,4 +12,7 @@ __attribute__((visibility("default")))
 int64_t
 allocation_count(void);
 
+/* Bytes that they asked for, in all; -1 likewise. Threads: any. */
+int64_t allocation_bytes(void);
+
 #endif /* ENGINE_PERF_ALLOCATION_COUNT_H_ */

@@ -30,10 +30,14 @@ void session_options_read(session_options *options) {
     cli_usage_error("unknown mode '%s': there are reference, planned and planned-fused",
                     options->mode);
   }
-  if (strcmp(options->kv, "f16") != 0 && strcmp(options->kv, "f32") != 0) {
-    cli_usage_error("'%s' is not a value for --kv: f16 or f32", options->kv);
+  static const char *const kKvTypes[] = {"f16", "f32", "q8_0"};
+  params->kv_type = -1;
+  for (int32_t type = ENGINE_KV_F16; type <= ENGINE_KV_Q8_0; ++type) {
+    if (strcmp(options->kv, kKvTypes[type]) == 0) params->kv_type = type;
   }
-  params->kv_type = strcmp(options->kv, "f32") == 0 ? ENGINE_KV_F32 : ENGINE_KV_F16;
+  if (params->kv_type < 0) {
+    cli_usage_error("'%s' is not a value for --kv: f16, f32 or q8_0", options->kv);
+  }
   if (strcmp(options->weights, "packed") != 0 && strcmp(options->weights, "stored") != 0) {
     cli_usage_error("'%s' is not a value for --weights: packed or stored", options->weights);
   }

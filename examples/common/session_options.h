@@ -9,7 +9,7 @@
 
 typedef struct session_options {
   const char *mode;    /* "reference", "planned", "planned-fused" */
-  const char *kv;      /* "f16", "f32" */
+  const char *kv;      /* "f16", "f32", "q8_0" */
   const char *without; /* "F1,F4", or NULL */
   const char *weights; /* "packed", "stored" */
   engine_session_params params;
@@ -35,7 +35,7 @@ typedef struct session_options {
   "  --target NAME     CPU target to force (default: the best one here)\n"                      \
   "  --chunk N         tokens of the prompt that go through the layers at once (default 128)\n" \
   "  --ctx N           context in tokens (default: up to 4096, as the model was trained)\n"     \
-  "  --kv TYPE         f16 (default) or f32\n"                                                  \
+  "  --kv TYPE         f16 (default), f32 or q8_0\n"                                            \
   "  --weights FORM    packed (default; once per model, in memory once) or stored (as in the "  \
   "file)\n"                                                                                     \
   "  --without LIST    fusions not to use, such as F1,F4\n"                                     \

@@ -39,7 +39,7 @@ API_VERSION = 0x00000001
 OK, ARGUMENT, BUFFER_TOO_SMALL, HOOK_FAILED = 0, 10, 12, 80
 BOS = {"default": 0, "none": 1, "force": 2}
 SPECIAL = {"plain": 0, "user_defined": 1, "all": 2}
-KV = {"f16": 0, "f32": 1}
+KV = {"f16": 0, "f32": 1, "q8_0": 2}
 MODES = {"default": 0, "reference": 1, "planned": 2, "planned-fused": 3}
 WEIGHTS = {"packed": 0, "stored": 1}
 TOKENS = {"auto": 0, "prompt": 1, "prompt_part": 2, "generated": 3}
@@ -126,7 +126,7 @@ class engine_session_params(_Struct):
 class engine_session_stats(_Struct):
     _fields_ = _fields(
         "u32 struct_size, i32 mode, u32 n_threads, u32 n_ctx, u64 decoded_tokens, u64 kv_bytes, u64 bytes_per_token, "
-        "char[16] target, u64 packed_bytes"
+        "char[16] target, u64 packed_bytes, u64 kv_own_bytes, u64 prefix_bytes"
     )
 
 
@@ -208,6 +208,13 @@ i32 engine_session_decode ptr ptr u64 ptr ptr
 i32 engine_session_decode_all ptr ptr u64 ptr ptr
 u64 engine_session_position ptr
 i32 engine_session_truncate ptr u64
+i32 engine_session_fork ptr u32 ptr ptr
+i32 engine_session_save ptr ptr u64 ptr ptr
+i32 engine_session_restore ptr ptr u64 ptr
+i32 engine_session_kv_export ptr ptr u64 ptr ptr
+i32 engine_session_kv_import ptr ptr u64 ptr
+i32 engine_session_take_prefix ptr ptr u64 ptr ptr
+i32 engine_model_prefix_cache ptr u64
 - engine_session_cancel ptr
 i32 engine_session_stats_get ptr ptr
 i32 engine_session_kernel_at ptr u32 ptr ptr
@@ -466,6 +473,10 @@ class Model(_Handle):
         """A new Session; options as Session.__init__."""
         return Session(self, **options)
 
+    def prefix_cache(self, max_bytes):
+        """Keeps up to that many bytes of what sessions have computed, for Session.take_prefix(); 0 = nothing."""
+        self.lib.check(self.lib.model_prefix_cache(self.handle, max_bytes))
+
     def plan(self, hooks=(), **options):
         """The Plan that a session with these options would obey with these hooks: [(site, layers), ...]."""
         params, keep = _session_params(**options)
@@ -706,12 +717,35 @@ def _session_params(n_ctx=0, threads=0, chunk=0, kv="f16", mode="default", targe
     return params, keep
 
 
+class KvSnapshot:
+    """Keys and values of a session ("engine.kv/1"): manifest, a dict; k[layer], v[layer], arrays [G, T, D] in float16 or
+    float32, keys after rope, to read and to edit in place; to_bytes() for a file and for Session.set_kv()."""
+
+    def __init__(self, data):
+        self._bytes = bytearray(data)
+        if bytes(self._bytes[:12]) != b"engine.kv/1\0":
+            raise ValueError("this is no engine.kv/1")
+        begin = 16 + int.from_bytes(self._bytes[12:16], "little")
+        self.manifest = json.loads(self._bytes[16:begin])
+        self.k = [self._array(layer, "k", begin) for layer in self.manifest["layers"]]
+        self.v = [self._array(layer, "v", begin) for layer in self.manifest["layers"]]
+
+    def _array(self, layer, part, begin):
+        shape = (layer["n_kv_heads"], self.manifest["n_positions"], layer[f"head_dim_{part}"])
+        return np.frombuffer(
+            self._bytes, self.manifest["dtype"], int(np.prod(shape)), begin + layer[f"{part}_offset"]
+        ).reshape(shape)
+
+    def to_bytes(self):
+        return bytes(self._bytes)
+
+
 class Session(_Handle):
     """One sequence of tokens with its KV cache; serial: one call at a time."""
 
     def __init__(self, model, **options):
         """n_ctx: positions (0 = up to 4096); threads (0 = all); chunk: tokens through the layers at once; kv: f16,
-        f32; mode: default, reference, planned, planned-fused; target: CPU target; kernels: pattern; without_fusions:
+        f32, q8_0; mode: default, reference, planned, planned-fused; target: CPU target; kernels: pattern; without_fusions:
         ["F1", ...]; sequence: your number of it; weights: packed (once per model, faster), stored (as in the file)."""
         super().__init__(model.lib, "session_destroy")
         self.model, self._hooks, self._scopes, self._failure = model, {}, [], None
@@ -797,6 +831,41 @@ class Session(_Handle):
     def truncate(self, n):
         """Forgets all tokens from position n on."""
         self.lib.check(self.lib.session_truncate(self.handle, n))
+
+    # -- share, keep
+    def fork(self):
+        """A second Session that goes on from here, without hooks. Cheap: memory is shared until one of the two writes."""
+        fork = object.__new__(Session)
+        _Handle.__init__(fork, self.lib, "session_destroy")
+        fork.model, fork._hooks, fork._scopes, fork._failure = self.model, {}, [], None
+        fork.n_ctx = self.n_ctx
+        self.lib.call("session_fork", self.handle, 1, C.byref(fork._handle))
+        self.model._depends(fork)
+        self.model._sessions.add(fork)
+        return fork
+
+    def save(self):
+        """The session as bytes, for restore() of a session of the same model and KV type."""
+        return self.lib.sized("session_save", self.handle)
+
+    def restore(self, data):
+        """What was saved, in place of what the session holds; its hooks stay."""
+        self.lib.call("session_restore", self.handle, data, len(data))
+
+    def kv(self):
+        """A KvSnapshot of what the session holds."""
+        return KvSnapshot(self.lib.sized("session_kv_export", self.handle))
+
+    def set_kv(self, snapshot):
+        """A KvSnapshot, edited or not, in place of what the session holds."""
+        data = snapshot.to_bytes()
+        self.lib.call("session_kv_import", self.handle, data, len(data))
+
+    def take_prefix(self, ids):
+        """Of an empty session: takes what Model.prefix_cache() has of the beginning of ids; how many tokens that were."""
+        ids, n = _ids(ids), C.c_uint64()
+        self.lib.call("session_take_prefix", self.handle, ids.ctypes.data, len(ids), C.byref(n))
+        return n.value
 
     def cancel(self):
         """Stops the running decode, from any thread: it raises CANCELLED, undone."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-KV = {"f16": 0, "f32": 1}
+KV = {"f16": 0, "f32": 1, "q8_0": 2}
 MODE = {"default": 0, "reference": 1, "planned": 2, "planned-fused": 3}
 WEIGHTS = {"packed": 0, "stored": 1}
 MODES = ["reference", "planned", "planned-fused"]

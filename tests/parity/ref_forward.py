@@ -4,8 +4,8 @@
     python tests/parity/ref_forward.py MODEL.gguf 1 2 3        prints the top five of each position
 
 Written from the descriptions of the families, one position block at a time, with no thought of
-speed. Weights of any type are decoded to float32 exactly and then used in float64. `kv="f16"`
-rounds keys and values as an f16 cache does. `sites()` gives every hook site of the pass, and
+speed. Weights of any type are decoded to float32 exactly and then used in float64. `kv="f16"` and
+`kv="q8_0"` round keys and values as such a cache does. `sites()` gives every hook site of the pass, and
 `change` lets a test intervene at one.
 """
 
@@ -115,6 +115,21 @@ GEMMA = {"gemma2", "gemma3", "gemma4"}  # embeddings times sqrt(E), GELU
 FAMILIES = ADJACENT | GEMMA | {"qwen2", "qwen3", "phi3", "qwen3moe", "olmoe", "gpt-oss", "lfm2"}
 SLIDES = {"llama": 0, "phi3": 0, "gemma2": 2, "gemma3": 6, "gemma4": 6, "gpt-oss": 2}  # family -> default period, 0 = every layer
 SOFTCAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0), "gemma4": (0.0, 0.0)}  # attention, final
+
+
+def stored(x, kv):
+    """What a cache of that type gives back of keys or values [..., head_dim]."""
+    if kv == "f16":
+        return x.astype(np.float16).astype(np.float64)
+    if kv != "q8_0":
+        return x
+    out = np.empty_like(x)
+    for first in range(0, x.shape[-1], 32):
+        block = x[..., first : first + 32].astype(np.float32)
+        most = np.abs(block).max(axis=-1, keepdims=True)
+        d = np.maximum((most / np.float32(127)).astype(np.float16), np.float16(2**-14)).astype(np.float32)
+        out[..., first : first + 32] = np.rint(block * (np.float32(1) / d)).astype(np.float64) * d
+    return out
 
 
 class Reference:
@@ -287,10 +302,7 @@ class Reference:
             k = self.head_norm("k_norm", layer, k, p + "attn_k_norm.weight")
             if self.rotates(layer):
                 k = self.at("k_rope", layer, rotate(k, angles, self.adjacent, m))
-            if kv == "f16":
-                k = k.astype(np.float16).astype(np.float64)
-                v = v.astype(np.float16).astype(np.float64)
-            self.stored[layer] = k, v
+            k, v = self.stored[layer] = stored(k, kv), stored(v, kv)
         n_head_kv = k.shape[1]
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
         visible = distance >= 0
@@ -322,8 +334,7 @@ class Reference:
         p, n = f"blk.{layer}.shortconv.", len(x)
         b, c, u = np.split(self.linear(x, p + "in_proj"), 3, axis=1)
         z = b * u
-        if kv == "f16":  # stored as values are
-            z = z.astype(np.float16).astype(np.float64)
+        z = stored(z, kv)  # as values are
         taps = self.w(p + "conv.weight")
         reach = taps.shape[1] - 1
         padded = np.concatenate([np.zeros((reach, z.shape[1])), z])

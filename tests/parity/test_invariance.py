@@ -54,7 +54,7 @@ def check_all(model, ids, kv, n_ctx, targets=True):
         ), "decode after truncate"
 
 
-@pytest.mark.parametrize("kv", ["f32", "f16"])
+@pytest.mark.parametrize("kv", ["f32", "f16", "q8_0"])
 @pytest.mark.parametrize("name", TOYS)
 def test_toys(name, kv, engine, toy_path):
     toy = toys.TOYS[name]

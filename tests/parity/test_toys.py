@@ -68,6 +68,19 @@ def test_f16_cache(name, engine, toy_path):
     assert same_rounding <= gates.TOY_BAR_F16_ROUNDED
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_q8_0_cache(name, engine, toy_path):
+    ids = toys.token_ids(toys.TOYS[name])
+    logits = engine_logits(engine, toy_path(name), ids, "q8_0")
+    reference = ref_forward.Reference(toy_path(name))
+    plain = gates.relative_error(logits, reference.logits(ids))
+    rounded = reference.logits(ids, kv="q8_0")
+    error = np.abs(logits - rounded).max(axis=1) / np.abs(rounded).max()
+    print(f"{name} q8_0: {plain:.2e}, same rounding {np.median(error):.2e} (median), {error.max():.2e}")
+    assert np.median(error) <= gates.TOY_BAR_Q8_0_MEDIAN
+    assert error.max() <= gates.TOY_BAR_Q8_0_FLIPPED
+
+
 @pytest.mark.parametrize("name", TOYS)
 def test_info_of_the_toy(name, engine, toy_path):
     t = toys.TOYS[name]
