@@ -411,6 +411,19 @@ ENGINE_API int32_t engine_model_tensor_at(const engine_model *model, uint64_t in
  */
 ENGINE_API const char *engine_model_target_at(const engine_model *model, uint32_t index);
 
+/* engine_pretokenizer_at: a pre-tokenizer name that files use, by index.
+ *
+ *   index      in   0, 1, ...
+ *   supported  out  1 = its rule is known; 0 = it is refused unless ENGINE_OPEN_PRETOKENIZER_FALLBACK is set, as
+ *                   is every name that is not listed. May be NULL
+ *
+ * Effect   Returns a constant, NULL past the end. Supported names come first.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API const char *engine_pretokenizer_at(uint32_t index, int32_t *supported);
+
 /* ---- text ----------------------------------------------------------------------------------------- */
 
 enum { ENGINE_BOS_DEFAULT = 0, ENGINE_BOS_NONE = 1, ENGINE_BOS_FORCE = 2 };

@@ -5,6 +5,7 @@
 
 #include "lib/api/api_common.h"
 #include "lib/text/chat.h"
+#include "lib/text/pretokenize_rules.h"
 #include "lib/text/utf8_stream.h"
 
 using engine::Code;
@@ -171,6 +172,16 @@ int32_t engine_token_end_reason(const engine_model* model, int32_t id) {
     if (end.id == id) return static_cast<int32_t>(end.reason);
   }
   return ENGINE_END_NONE;
+}
+
+const char* engine_pretokenizer_at(uint32_t index, int32_t* supported) {
+  const auto rules = engine::pretokenize_rules();
+  const auto refused = engine::unsupported_pretokenizers();
+  if (index >= rules.size() + refused.size()) return nullptr;
+  const bool known = index < rules.size();
+  if (supported != nullptr) *supported = known ? 1 : 0;
+  // Names are literals, NUL-terminated.
+  return known ? rules[index].name.data() : refused[index - rules.size()].name.data();
 }
 
 int32_t engine_chat_template(const engine_model* model, const char** text, uint64_t* n_bytes) {

@@ -40,10 +40,11 @@ std::string unmapped(std::string_view text) {
 
 class BpeTokenizer final : public VocabTokenizer {
  public:
-  BpeTokenizer(Vocab vocab, Pretokenizer pretokenizer, bool fallback)
+  BpeTokenizer(Vocab vocab, Pretokenizer pretokenizer, bool whole_words, bool fallback)
       : VocabTokenizer(std::move(vocab), pretokenizer.rule().adds_bos),
         pretokenizer_(std::move(pretokenizer)),
         bpe_(this->vocab().merges()),
+        whole_words_(whole_words),
         fallback_(fallback) {
     for (int byte = 0; byte < 256; ++byte) {
       const char text = static_cast<char>(byte);
@@ -85,7 +86,7 @@ class BpeTokenizer final : public VocabTokenizer {
     for (size_t end : ends) {
       const std::string_view word = text.substr(begin, end - begin);
       begin = end;
-      if (pretokenizer_.rule().ignore_merges) {
+      if (whole_words_) {
         const int32_t id = vocab().find_ordinary(mapped(word));
         if (id >= 0) {
           ids->push_back(id);
@@ -108,30 +109,56 @@ class BpeTokenizer final : public VocabTokenizer {
  private:
   Pretokenizer pretokenizer_;
   Bpe bpe_;
+  bool whole_words_;  // a word that is a piece is taken whole
   bool fallback_;
   std::array<int32_t, 256> byte_ids_;
 };
 
+// The error for a file whose pre-tokenizer is absent, unknown or not supported.
+absl::Status pre_error(const Gguf& file, const Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.pre";
+  if (!vocab.pre.has_value()) {
+    return error_at(Code::kTokenizer, kKey, kNoOffset,
+                    absl::StrCat(kKey, ": the file names no pre-tokenizer"));
+  }
+  const uint64_t offset = file.find(kKey)->offset;
+  for (const UnsupportedPretokenizer& known : unsupported_pretokenizers()) {
+    if (known.name != *vocab.pre) continue;
+    return gguf_error(
+        Code::kTokenizer, kKey, offset,
+        absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not supported: ", known.why));
+  }
+  return gguf_error(Code::kTokenizer, kKey, offset,
+                    absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not known"));
+}
+
+// Llama 3's 128,000 pieces, whose published tokenizer takes whole words whatever its file says.
+bool is_llama3_vocabulary(const Vocab& vocab) {
+  constexpr int32_t kPieces = 128000;
+  return vocab.size() > kPieces && vocab.type(kPieces - 1) == TokenType::kNormal &&
+         vocab.piece(kPieces) == "<|begin_of_text|>";
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(Vocab vocab,
-                                                              const TokenizerOptions& options,
-                                                              uint64_t pre_offset) {
-  const PretokenizeRule* rule = vocab.pre.has_value() ? find_pretokenize_rule(*vocab.pre) : nullptr;
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(const Gguf& file, Vocab vocab,
+                                                              const TokenizerOptions& options) {
+  // The model `gemma4` has one rule, whatever its file calls it.
+  const bool gemma4 = vocab.model == "gemma4";
+  const PretokenizeRule* rule = gemma4                  ? find_pretokenize_rule("gemma4")
+                                : vocab.pre.has_value() ? find_pretokenize_rule(*vocab.pre)
+                                                        : nullptr;
   const bool fallback = rule == nullptr;
-  if (fallback && !options.allow_pretokenizer_fallback) {
-    constexpr std::string_view kKey = "tokenizer.ggml.pre";
-    if (!vocab.pre.has_value()) {
-      return error_at(Code::kTokenizer, kKey, kNoOffset,
-                      absl::StrCat(kKey, ": the file names no pre-tokenizer"));
-    }
-    return gguf_error(Code::kTokenizer, kKey, pre_offset,
-                      absl::StrCat("pre-tokenizer '", *vocab.pre, "' is not known"));
-  }
+  if (fallback && !options.allow_pretokenizer_fallback) return pre_error(file, vocab);
   if (fallback) rule = find_pretokenize_rule("default");
   ENGINE_ASSIGN_OR_RETURN(Pretokenizer pretokenizer, Pretokenizer::create(*rule));
-  auto tokenizer =
-      std::make_unique<BpeTokenizer>(std::move(vocab), std::move(pretokenizer), fallback);
+  if (rule->alphabet == Alphabet::kEscapedSpaces) {
+    return make_escaped_bpe_tokenizer(std::move(vocab), std::move(pretokenizer));
+  }
+  const bool whole_words =
+      rule->ignore_merges || (rule->name == "smaug-bpe" && is_llama3_vocabulary(vocab));
+  auto tokenizer = std::make_unique<BpeTokenizer>(std::move(vocab), std::move(pretokenizer),
+                                                  whole_words, fallback);
   ENGINE_RETURN_IF_ERROR(tokenizer->index_special());
   return tokenizer;
 }

@@ -23,9 +23,7 @@ bool is_ascii(std::string_view text) {
                      [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> to_nfc(std::string_view text) {
+absl::StatusOr<std::string> normalised(std::string_view text, utf8proc_option_t form) {
   if (is_ascii(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());
@@ -41,7 +39,7 @@ absl::StatusOr<std::string> to_nfc(std::string_view text) {
     const utf8proc_ssize_t n_bytes =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()),
                      static_cast<utf8proc_ssize_t>(part.size()), &made,
-                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form));
     const std::unique_ptr<utf8proc_uint8_t, FreeMalloced> owned(made);
     if (n_bytes == UTF8PROC_ERROR_NOMEM) {
       return error(Code::kMemory, "no memory for normalising the text");
@@ -53,6 +51,16 @@ absl::StatusOr<std::string> to_nfc(std::string_view text) {
     out.append(reinterpret_cast<const char*>(made), static_cast<size_t>(n_bytes));
   }
   return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> to_nfc(std::string_view text) {
+  return normalised(text, UTF8PROC_COMPOSE);
+}
+
+absl::StatusOr<std::string> to_nfd(std::string_view text) {
+  return normalised(text, UTF8PROC_DECOMPOSE);
 }
 
 }  // namespace engine

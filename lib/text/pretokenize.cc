@@ -98,35 +98,69 @@ absl::Status cut(const pcre2_code* regex, std::string_view word, size_t begin, c
   return absl::OkStatus();
 }
 
-// Appends the ends of the pieces of `word`, which begins at `begin`, when its runs of `digits` are
-// cut into threes counted from their end. Like the empty matches of the published expression, a run
-// of whole threes is also cut from what stands before it, but not from what follows.
-absl::Status cut_threes(const pcre2_code* digits, std::string_view word, size_t begin,
-                        const Run& run, std::vector<size_t>* ends) {
+// What a stage does with what its expression finds.
+enum class StageKind { kCut, kThreesFromRight, kThreesAlone, kThreesBeforeBoundary };
+
+struct Stage {
+  StageKind kind;
+  Regex regex;
+  Regex boundary;  // kThreesBeforeBoundary: what must not follow the digits
+};
+
+struct NamedStage {
+  std::string_view name;
+  StageKind kind;
+  std::string_view expression;
+};
+constexpr NamedStage kNamedStages[] = {
+    {kThreesFromRight, StageKind::kThreesFromRight, R"re(\d+)re"},
+    {kThreesAlone, StageKind::kThreesAlone, R"re(\p{N}+)re"},
+    {kThreesBeforeBoundary, StageKind::kThreesBeforeBoundary, R"re(\d+)re"},
+};
+constexpr std::string_view kWordCharacter = R"re(\G[\p{L}\p{M}\p{N}\p{Pc}])re";
+
+// Appends the ends of the pieces of `word`, which begins at `begin`, when its runs of digits are cut
+// into threes counted from their end. Like the empty matches of the published expression, with
+// kThreesFromRight a run of whole threes is also cut from what stands before it, but not from what
+// follows.
+absl::Status cut_threes(const Stage& stage, std::string_view word, size_t begin, const Run& run,
+                        std::vector<size_t>* ends) {
   std::vector<size_t> starts;
+  size_t cut_at = 0;
+  const auto cut_to = [&](size_t end) {
+    if (end > cut_at) ends->push_back(begin + end);
+    cut_at = std::max(cut_at, end);
+  };
+  const bool alone = stage.kind != StageKind::kThreesFromRight;
   for (size_t from = 0; from < word.size();) {
-    const int n = match(digits, word, from, 0, run);
+    const int n = match(stage.regex.get(), word, from, 0, run);
     if (n == PCRE2_ERROR_NOMATCH) break;
     if (n < 0) return match_error(n);
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(run.data.get());
+    const size_t first = span[0];
+    from = span[1];
+    if (stage.boundary != nullptr && from < word.size()) {
+      const int follows = match(stage.boundary.get(), word, from, 0, run);
+      if (follows >= 0) continue;
+      if (follows != PCRE2_ERROR_NOMATCH) return match_error(follows);
+    }
     starts.clear();
-    for (size_t at = span[0]; at < span[1]; at += utf8_step(word.substr(at)).n_bytes) {
+    for (size_t at = first; at < from; at += utf8_step(word.substr(at)).n_bytes) {
       starts.push_back(at);
     }
     for (size_t i = 0; i < starts.size(); ++i) {
-      if ((starts.size() - i) % 3 == 0 && starts[i] > 0) ends->push_back(begin + starts[i]);
+      if ((starts.size() - i) % 3 == 0 || (alone && i == 0)) cut_to(starts[i]);
     }
-    from = span[1];
+    if (alone) cut_to(from);
   }
-  ends->push_back(begin + word.size());
+  cut_to(word.size());
   return absl::OkStatus();
 }
 
 }  // namespace
 
 struct Pretokenizer::Stages {
-  std::vector<Regex> regexes;
-  Regex digits;  // set where the last stage is kThreesFromRight: finds the words it cuts
+  std::vector<Stage> stages;
 
   absl::Status split(std::string_view text, size_t begin, const Run& run,
                      std::vector<size_t>* ends) const;
@@ -137,22 +171,14 @@ absl::Status Pretokenizer::Stages::split(std::string_view text, size_t begin, co
                                          std::vector<size_t>* ends) const {
   std::vector<size_t> words{begin + text.size()};
   std::vector<size_t> cut_words;
-  for (const Regex& regex : regexes) {
+  for (const Stage& stage : stages) {
     cut_words.clear();
     size_t from = begin;
     for (size_t end : words) {
       const std::string_view word = text.substr(from - begin, end - from);
-      ENGINE_RETURN_IF_ERROR(cut(regex.get(), word, from, run, &cut_words));
-      from = end;
-    }
-    words.swap(cut_words);
-  }
-  if (digits != nullptr) {
-    cut_words.clear();
-    size_t from = begin;
-    for (size_t end : words) {
-      const std::string_view word = text.substr(from - begin, end - from);
-      ENGINE_RETURN_IF_ERROR(cut_threes(digits.get(), word, from, run, &cut_words));
+      ENGINE_RETURN_IF_ERROR(stage.kind == StageKind::kCut
+                                 ? cut(stage.regex.get(), word, from, run, &cut_words)
+                                 : cut_threes(stage, word, from, run, &cut_words));
       from = end;
     }
     words.swap(cut_words);
@@ -169,14 +195,18 @@ Pretokenizer::~Pretokenizer() = default;
 
 absl::StatusOr<Pretokenizer> Pretokenizer::create(const PretokenizeRule& rule) {
   auto stages = std::make_unique<Stages>();
-  for (std::string_view stage : rule.stages) {
-    const bool threes = stage == kThreesFromRight;
-    ENGINE_ASSIGN_OR_RETURN(Regex regex, compile(threes ? R"re(\d+)re" : stage, rule.name));
-    if (threes) {
-      stages->digits = std::move(regex);
-    } else {
-      stages->regexes.push_back(std::move(regex));
+  for (std::string_view expression : rule.stages) {
+    Stage stage = {StageKind::kCut, nullptr, nullptr};
+    for (const NamedStage& named : kNamedStages) {
+      if (expression != named.name) continue;
+      stage.kind = named.kind;
+      expression = named.expression;
     }
+    ENGINE_ASSIGN_OR_RETURN(stage.regex, compile(expression, rule.name));
+    if (stage.kind == StageKind::kThreesBeforeBoundary) {
+      ENGINE_ASSIGN_OR_RETURN(stage.boundary, compile(kWordCharacter, rule.name));
+    }
+    stages->stages.push_back(std::move(stage));
   }
   return Pretokenizer(&rule, std::move(stages));
 }

@@ -18,11 +18,18 @@ namespace {
 #define LOWER R"re([\p{Ll}\p{Lm}\p{Lo}\p{M}])re"
 
 #define GPT2 R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)re" MARKS_OF("|") TAIL_SPACES
-#define LLAMA3_DIGITS(digits) \
-  CONTRACTION "|" BEFORE_WORD R"re(\p{L}+|)re" digits "|" MARKS_OF(R"re([\r\n]*|)re") SPACES
-#define CASED(suffix, digits)                                                                  \
-  BEFORE_WORD UPPER "*" LOWER "+" suffix "|" BEFORE_WORD UPPER "+" LOWER "*" suffix "|" digits \
+#define WORD_OF(letters) BEFORE_WORD letters "+|"
+#define LETTERS_DIGITS(letters, digits) \
+  WORD_OF(letters) digits "|" MARKS_OF(R"re([\r\n]*|)re") SPACES
+#define LLAMA3_DIGITS(digits) CONTRACTION "|" LETTERS_DIGITS(R"re(\p{L})re", digits)
+#define CASED_OF(upper, lower, suffix, digits)                                                 \
+  BEFORE_WORD upper "*" lower "+" suffix "|" BEFORE_WORD upper "+" lower "*" suffix "|" digits \
                     "|" MARKS_OF(R"re([\r\n/]*|)re") SPACES
+#define CASED(suffix, digits) CASED_OF(UPPER, LOWER, suffix, digits)
+// The same letters without those of the Han script, which PCRE2 has no intersection for: all
+// categories that are no such letters are left out instead.
+#define UPPER_NO_HAN R"re([^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])re"
+#define LOWER_NO_HAN R"re([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])re"
 
 // Letters of cased scripts, as DeepSeek LLM lists them.
 #define DEEPSEEK_LETTERS                                                                        \
@@ -61,10 +68,14 @@ constexpr std::string_view kQwen35[] = {CONTRACTION "|" BEFORE_WORD
                                                     R"re(\p{L}\p{M}\p{N}]+[\r\n]*|)re" SPACES};
 constexpr std::string_view kO200k[] = {CASED(CONTRACTION "?", R"re(\p{N}{1,3})re")};
 constexpr std::string_view kTekken[] = {CASED("", R"re(\p{N})re")};
-constexpr std::string_view kDeepSeek3[] = {
-    kDigits1To3, R"re([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)re",
-    R"re([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)re"
-    R"re([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)re" SPACES};
+#define DEEPSEEK_KANA R"re([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)re"
+#define DEEPSEEK_WORDS                                      \
+  R"re([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)re" \
+  R"re([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+)re"
+#define DEEPSEEK3 DEEPSEEK_WORDS R"re([\r\n]*|)re" SPACES
+constexpr std::string_view kDeepSeek3[] = {kDigits1To3, DEEPSEEK_KANA, DEEPSEEK3};
+constexpr std::string_view kSpark[] = {kDigits1To3, DEEPSEEK_KANA,
+                                       DEEPSEEK_WORDS R"re([\r\n]*|[\r\n]|)re" TAIL_SPACES, kDigit};
 constexpr std::string_view kDeepSeekCoder[] = {kLineEnd, SPACE R"re(?\p{L}+)re",
                                                SPACE R"re(?\p{P}+)re", kDeepSeekCjk, kDigit};
 constexpr std::string_view kDeepSeekLlm[] = {
@@ -89,6 +100,47 @@ constexpr std::string_view kBailing[] = {
 constexpr std::string_view kSeedCoder[] = {
     CONTRACTION "|" BEFORE_WORD R"re(\p{L}+|\p{N}| ?[^)re" SPACE R"re(\p{L}\p{N}\r\n]+|)re" SPACES};
 
+constexpr std::string_view kUfakZeka[] = {LETTERS_DIGITS(R"re(\p{L})re", R"re(\p{N})re")};
+constexpr std::string_view kMiniCpm5[] = {kDigits1To3, LLAMA3_DIGITS(R"re(\p{N}+)re")};
+constexpr std::string_view kK2Horizon[] = {
+    CONTRACTION "|" LETTERS_DIGITS(R"re([\p{L}\p{M}\x{200C}\x{200D}])re", R"re(\p{N}{1,3})re")};
+constexpr std::string_view kKimi[] = {R"re(\p{sc:Han}+|)re" CASED_OF(
+    UPPER_NO_HAN, LOWER_NO_HAN, CONTRACTION "?", R"re(\p{N}{1,3})re")};
+constexpr std::string_view kAya[] = {kThreesBeforeBoundary,
+                                     CASED(CONTRACTION "?", R"re(\p{N}{1,3})re")};
+// Runs of white space by powers of two. After white space that is no line end, no line end can
+// follow within the run: without that condition each piece would scan the rest of the run for one.
+#define RUN_OF(n) SPACE "{" n "}(?!" NOT_SPACE ")|"
+constexpr std::string_view kJais2[] = {
+    CONTRACTION "|" WORD_OF(R"re(\p{L})re") R"re(\p{N}{1,3}|)re" MARKS_OF(
+        R"re([\r\n]*|)re") R"re((?<![^\P{White_Space}\r\n]))re" SPACE
+                           R"re(*[\r\n]+|)re" RUN_OF("512") RUN_OF("256") RUN_OF("128") RUN_OF("64")
+                               RUN_OF("32") RUN_OF("16") RUN_OF("8") RUN_OF("4") RUN_OF("1,2") SPACE
+    "{1}"};
+// Possessive, which changes nothing but the memory that a long run needs.
+constexpr std::string_view kExaoneMoe[] = {
+    CONTRACTION "|" BEFORE_WORD
+                R"re((?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)re" MARKS_OF(R"re([\r\n]?|)re")
+                    SPACE R"re(*[\r\n]|)re" TAIL_SPACES};
+constexpr std::string_view kYoutu[] = {
+    R"re([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|)re"
+    R"re([\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C}\x{3001})re"
+    R"re(-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|)re" DEEPSEEK_KANA,
+    CASED(CONTRACTION "?", R"re(\p{N})re")};
+// Scripts that are written without spaces.
+constexpr std::string_view kAfMoe[] = {
+    kThreesAlone,
+    R"re([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}\x{30A0}-\x{30FF})re"
+    R"re(\x{FF65}-\x{FF9F}\x{2F00}-\x{2FDF}\x{0E00}-\x{0E7F}\x{0E80}-\x{0EFF}\x{1780}-\x{17FF})re"
+    R"re(\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)re",
+    DEEPSEEK3};
+constexpr std::string_view kChameleon[] = {
+    "<sentinel:[0-9]+>",           "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    R"re(([\t\n]|    |  ))re",     kDigit,
+    R"re([\p{P}!-/:-@\[-`{-~])re", GPT2};
+constexpr std::string_view kNewlineRuns[] = {"\\n+"};
+constexpr std::string_view kEscapedWords[] = {"\\n+", R"re(\x{2581}[^\x{2581}]*)re"};
+
 constexpr PretokenizeRule rule(std::string_view name, std::span<const std::string_view> stages) {
   return {name, stages};
 }
@@ -96,6 +148,17 @@ constexpr PretokenizeRule llama3(std::string_view name) { return {name, kLlama3,
 constexpr PretokenizeRule with_nfc(PretokenizeRule plain) {
   plain.nfc = true;
   return plain;
+}
+constexpr PretokenizeRule whole_words(PretokenizeRule plain) {
+  plain.ignore_merges = true;
+  return plain;
+}
+constexpr PretokenizeRule escaped(std::string_view name, std::span<const std::string_view> stages,
+                                  bool starts_with_space) {
+  PretokenizeRule made = rule(name, stages);
+  made.alphabet = Alphabet::kEscapedSpaces;
+  made.starts_with_space = starts_with_space;
+  return made;
 }
 
 constexpr PretokenizeRule kRules[] = {
@@ -109,6 +172,14 @@ constexpr PretokenizeRule kRules[] = {
     rule("mellum", kGpt2),
     rule("trillion", kGpt2),
     rule("granite-docling", kGpt2),
+    rule("jina-es", kGpt2),
+    rule("jina-de", kGpt2),
+    rule("jina-v1-en", kGpt2),
+    rule("jina-v2-es", kGpt2),
+    rule("jina-v2-de", kGpt2),
+    rule("jina-v2-code", kGpt2),
+    rule("roberta-bpe", kGpt2),
+    with_nfc(rule("modern-bert", kGpt2)),
     with_nfc(rule("mpt", kGpt2)),
     with_nfc(rule("olmo", kGpt2)),
     rule("smollm", kDigitGpt2),
@@ -117,6 +188,7 @@ constexpr PretokenizeRule kRules[] = {
     rule("codeshell", kDigitGpt2),
     rule("minerva-7b", kDigitGpt2),
     rule("mellum2", kDigitGpt2),
+    with_nfc(rule("exaone", kDigitGpt2)),
     with_nfc(rule("command-r", kDigitGpt2)),
     llama3("llama-bpe"),
     llama3("llama3"),
@@ -126,6 +198,7 @@ constexpr PretokenizeRule kRules[] = {
     llama3("pixtral"),
     llama3("midm-2.0"),
     llama3("lfm2"),
+    llama3("jina-v5-nano"),
     rule("dbrx", kLlama3),
     rule("smaug-bpe", kLlama3),
     rule("chatglm-bpe", kLlama3),
@@ -133,17 +206,26 @@ constexpr PretokenizeRule kRules[] = {
     with_nfc(rule("qwen2", kQwen2)),
     with_nfc(rule("deepseek-r1-qwen", kQwen2)),
     with_nfc(rule("stablelm2", kQwen2)),
+    with_nfc(rule("hunyuan", kQwen2)),
+    with_nfc(rule("f2llmv2", kQwen2)),
     rule("megrez", kQwen2),
+    rule("kormo", kQwen2),
     rule("grok-2", kQwen2),
     rule("solar-open", kQwen2),
+    rule("ufakzeka", kUfakZeka),
     rule("qwen35", kQwen35),
     rule("gpt-4o", kO200k),
     rule("llama4", kO200k),
     rule("kanana2", kO200k),
     rule("minimax-m2", kO200k),
+    rule("talkie", kO200k),
+    whole_words(rule("granite-embed-multi-97m", kO200k)),
     {"tekken", kTekken, true, true},
     rule("deepseek-v3", kDeepSeek3),
     rule("hunyuan-dense", kDeepSeek3),
+    rule("joyai-llm", kDeepSeek3),
+    rule("hy_v4", kDeepSeek3),
+    rule("spark2_5", kSpark),
     rule("deepseek-llm", kDeepSeekLlm),
     rule("deepseek-coder", kDeepSeekCoder),
     rule("falcon", kFalcon),
@@ -156,11 +238,34 @@ constexpr PretokenizeRule kRules[] = {
     rule("bailingmoe2", kBailing),
     rule("llada-moe", kBailing),
     rule("seed-coder", kSeedCoder),
+    rule("kimi-k2", kKimi),
+    rule("tiny_aya", kAya),
+    rule("cohere2moe", kAya),
+    rule("jais-2", kJais2),
+    rule("exaone-moe", kExaoneMoe),
+    whole_words(rule("youtu", kYoutu)),
+    rule("afmoe", kAfMoe),
+    {"chameleon", kChameleon, false, true},
+    whole_words(rule("minicpm5", kMiniCpm5)),
+    rule("k2-horizon", kK2Horizon),
+    escaped("gemma4", kNewlineRuns, false),
+    escaped("granite-embed-multi-311m", kNewlineRuns, false),
+    escaped("sarvam-moe", kNewlineRuns, false),
+    escaped("mmbert", kEscapedWords, true),
+};
+
+constexpr UnsupportedPretokenizer kUnsupported[] = {
+    {"whitespace", "its words have no byte alphabet, and no published vocabulary was seen"},
+    {"laguna", "programs that write it disagree about its rule"},
+    {"cohere2_moe", "programs that write it disagree about its rule"},
+    {"glm5", "only one program writes it, and its rule is not confirmed"},
+    {"openpangu", "only one program writes it, and its rule is not confirmed"},
 };
 
 }  // namespace
 
 std::span<const PretokenizeRule> pretokenize_rules() { return kRules; }
+std::span<const UnsupportedPretokenizer> unsupported_pretokenizers() { return kUnsupported; }
 
 const PretokenizeRule* find_pretokenize_rule(std::string_view name) {
   for (const PretokenizeRule& candidate : kRules) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lib/text/byte_map.h"
+#include "lib/text/escaped_spaces.h"
 #include "lib/text/spm.h"
 #include "lib/text/vocab_tokenizer.h"
 
@@ -10,26 +11,16 @@ namespace engine {
 
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-
-std::string spaces_from(std::string_view text) {
-  std::string out;
-  size_t at = 0;
-  while (true) {
-    const size_t found = text.find(kSpace, at);
-    out.append(text.substr(at, found - at));
-    if (found == std::string_view::npos) return out;
-    out.push_back(' ');
-    at = found + kSpace.size();
-  }
-}
-
 class SpmTokenizer final : public VocabTokenizer {
  public:
   explicit SpmTokenizer(Vocab vocab)
       : VocabTokenizer(std::move(vocab), true),
         adds_prefix_(this->vocab().add_space_prefix.value_or(true)),
-        spm_(this->vocab()) {}
+        spm_(this->vocab()) {
+    // Phi-3's published tokenizer has this flag on its tokens; files cannot hold it.
+    const auto has = [&](std::string_view piece) { return this->vocab().find(piece) >= 0; };
+    is_phi3_ = has("<|placeholder1|>") && has("<|assistant|>") && has("<|end|>");
+  }
 
   using VocabTokenizer::index_special;
   bool strips_leading_space() const override { return adds_prefix_; }
@@ -38,11 +29,11 @@ class SpmTokenizer final : public VocabTokenizer {
     if (!vocab().has(id)) return "";
     const std::string_view piece = vocab().piece(id);
     switch (vocab().type(id)) {
-      case TokenType::kNormal: return spaces_from(piece);
+      case TokenType::kNormal: return unescape_spaces(piece);
       case TokenType::kByte: return std::string(1, static_cast<char>(byte_piece_value(piece)));
       case TokenType::kUserDefined:
         // Some files keep runs of spaces escaped.
-        return is_plain_added(id) ? spaces_from(piece) : std::string(piece);
+        return is_plain_added(id) ? unescape_spaces(piece) : std::string(piece);
       case TokenType::kControl:
       case TokenType::kUnknown: return with_special ? std::string(piece) : "";
       case TokenType::kUndefined:
@@ -52,25 +43,19 @@ class SpmTokenizer final : public VocabTokenizer {
   }
 
  protected:
-  std::string comparable(std::string_view text) const override {
-    std::string out;
-    out.reserve(text.size() + text.size() / 2);
-    for (char c : text) {
-      if (c == ' ') {
-        out.append(kSpace);
-      } else {
-        out.push_back(c);
-      }
-    }
-    return out;
+  std::string comparable(std::string_view text) const override { return escape_spaces(text); }
+  bool takes_space_after(int32_t id) const override {
+    const std::string_view piece = vocab().piece(id);
+    return is_phi3_ && piece != "<s>" && piece != "<unk>" && piece != "<|endoftext|>";
   }
-  std::string_view prefix() const override { return adds_prefix_ ? kSpace : ""; }
+  std::string_view prefix() const override { return adds_prefix_ ? kEscapedSpace : ""; }
   absl::Status encode_ordinary(std::string_view text, std::vector<int32_t>* ids) const override {
     return spm_.encode(text, ids);
   }
 
  private:
   bool adds_prefix_;
+  bool is_phi3_ = false;
   Spm spm_;
 };
 

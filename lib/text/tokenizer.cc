@@ -11,8 +11,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::create(const Gguf& file,
                                                              const TokenizerOptions& options) {
   ENGINE_ASSIGN_OR_RETURN(Vocab vocab, Vocab::read(file, options));
   if (vocab.model == "llama") return make_spm_tokenizer(std::move(vocab));
-  const GgufValue* pre = file.find("tokenizer.ggml.pre");
-  return make_bpe_tokenizer(std::move(vocab), options, pre == nullptr ? kNoOffset : pre->offset);
+  if (vocab.model == "bert") return make_wordpiece_tokenizer(file, std::move(vocab));
+  if (vocab.model == "t5") return make_unigram_tokenizer(file, std::move(vocab));
+  if (vocab.model == "rwkv") return make_rwkv_tokenizer(std::move(vocab));
+  return make_bpe_tokenizer(file, std::move(vocab), options);
 }
 
 }  // namespace engine

@@ -66,8 +66,9 @@ struct TextPart {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.ggml.* (models `llama` = SentencePiece BPE, `gpt2` = byte-level BPE). The result keeps
-  // no reference into the file. Errors name the key. Immutable afterwards: safe from any thread.
+  // Reads tokenizer.ggml.* (models `llama` = SentencePiece BPE, `gpt2` = byte-level BPE, `gemma4` = BPE on
+  // text with escaped spaces, `bert` = WordPiece, `t5` = SentencePiece unigram, `rwkv` = longest match). The
+  // result keeps no reference into the file. Errors name the key. Immutable afterwards: safe from any thread.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> create(const Gguf& file,
                                                            const TokenizerOptions& options = {});
   virtual ~Tokenizer() = default;
@@ -92,7 +93,7 @@ class Tokenizer {
   virtual bool strips_leading_space() const = 0;
 
   virtual int32_t vocab_size() const = 0;
-  virtual std::string_view model_name() const = 0;  // "llama", "gpt2"
+  virtual std::string_view model_name() const = 0;  // "llama", "gpt2", ...
   virtual std::string_view pre_name() const = 0;    // pre-tokenizer in force, "" where none
   virtual bool pretokenizer_fallback() const = 0;
   virtual int64_t skipped_merges() const = 0;

@@ -12,6 +12,7 @@
 #include "lib/file/gguf_common.h"
 #include "lib/text/byte_map.h"
 #include "lib/text/end_tokens.h"
+#include "lib/text/pretokenize_rules.h"
 
 namespace engine {
 
@@ -23,6 +24,36 @@ constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kTypes = "tokenizer.ggml.token_type";
 constexpr std::string_view kScores = "tokenizer.ggml.scores";
 constexpr std::string_view kMerges = "tokenizer.ggml.merges";
+
+// What a tokenizer model reads from its file, and where the special tokens are whose keys may be
+// missing.
+struct VocabModel {
+  std::string_view name;
+  bool has_scores;
+  bool has_merges;
+  bool has_byte_pieces;
+  int32_t bos_place;  // -1: nowhere
+  std::string_view bos_text;
+  int32_t eos_place;
+  std::string_view eos_text;
+  int32_t unknown_place;
+  std::string_view unknown_text;
+};
+constexpr VocabModel kModels[] = {
+    {"llama", true, false, true, 1, "<s>", 2, "</s>", 0, "<unk>"},
+    {"gpt2", false, true, false, -1, "", -1, "", -1, ""},
+    {"gemma4", false, true, true, -1, "", -1, "", -1, ""},
+    {"bert", false, false, false, 101, "[CLS]", 102, "[SEP]", 100, "[UNK]"},
+    {"t5", true, false, false, -1, "", 1, "</s>", 2, "<unk>"},
+    {"rwkv", false, false, false, -1, "", -1, "", -1, ""},
+};
+
+const VocabModel* find_model(std::string_view name) {
+  for (const VocabModel& model : kModels) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
+}
 
 absl::Status key_error(const Gguf& file, std::string_view key, std::string_view message) {
   const GgufValue* value = file.find(key);
@@ -59,8 +90,12 @@ absl::StatusOr<Vocab> Vocab::read(const Gguf& file, const TokenizerOptions& opti
   Vocab vocab;
   ENGINE_ASSIGN_OR_RETURN(const auto model, file.get_string(kModel));
   if (!model.has_value()) return key_error(file, kModel, "the file has no tokenizer");
-  if (*model != "llama" && *model != "gpt2") {
-    return key_error(file, kModel, absl::StrCat("tokenizer model '", *model, "' is not supported"));
+  const VocabModel* kind = find_model(*model);
+  if (kind == nullptr) {
+    return key_error(
+        file, kModel,
+        absl::StrCat("tokenizer model '", *model,
+                     "' is not supported; known are llama, gpt2, gemma4, bert, t5, rwkv"));
   }
   vocab.model = std::string(*model);
   ENGINE_ASSIGN_OR_RETURN(const auto pre, file.get_string(kPre));
@@ -69,7 +104,13 @@ absl::StatusOr<Vocab> Vocab::read(const Gguf& file, const TokenizerOptions& opti
   ENGINE_ASSIGN_OR_RETURN(vocab.add_eos, file.get_bool("tokenizer.ggml.add_eos_token"));
   ENGINE_ASSIGN_OR_RETURN(vocab.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
   ENGINE_RETURN_IF_ERROR(vocab.read_pieces(file));
-  if (vocab.model == "gpt2") ENGINE_RETURN_IF_ERROR(vocab.read_merges(file, options.strict));
+  if (kind->has_merges) {
+    const PretokenizeRule* rule =
+        vocab.pre.has_value() ? find_pretokenize_rule(*vocab.pre) : nullptr;
+    vocab.escapes_spaces =
+        *model == "gemma4" || (rule != nullptr && rule->alphabet == Alphabet::kEscapedSpaces);
+    ENGINE_RETURN_IF_ERROR(vocab.read_merges(file, options.strict));
+  }
   ENGINE_RETURN_IF_ERROR(vocab.read_special_ids(file));
   return vocab;
 }
@@ -82,6 +123,15 @@ int32_t Vocab::find(std::string_view piece) const {
 int32_t Vocab::find_ordinary(std::string_view piece) const {
   int32_t id = find(piece);
   while (id >= 0 && !is_ordinary(id)) {
+    const auto next = next_same_.find(id);
+    id = next == next_same_.end() ? -1 : next->second;
+  }
+  return id;
+}
+
+int32_t Vocab::find_text(std::string_view piece) const {
+  int32_t id = find(piece);
+  while (id >= 0 && !is_ordinary(id) && types_[id] != TokenType::kUserDefined) {
     const auto next = next_same_.find(id);
     id = next == next_same_.end() ? -1 : next->second;
   }
@@ -114,14 +164,15 @@ absl::Status Vocab::read_pieces(const Gguf& file) {
       const int64_t type = (*types)[i];
       types_[i] = type >= 0 && type <= 6 ? static_cast<TokenType>(type) : TokenType::kUndefined;
     }
-  } else if (model == "llama") {
+  } else if (find_model(model)->has_byte_pieces) {
     // Without types the byte pieces can only be told by their text.
     for (size_t i = 0; i < n_vocab; ++i) {
       if (byte_piece_value((*tokens)[i]) >= 0) types_[i] = TokenType::kByte;
     }
   }
   for (int32_t id = 0; id < size(); ++id) {
-    if (model == "llama" && types_[id] == TokenType::kByte && byte_piece_value(piece(id)) < 0) {
+    if (find_model(model)->has_byte_pieces && types_[id] == TokenType::kByte &&
+        byte_piece_value(piece(id)) < 0) {
       return key_error(file, kTypes,
                        absl::StrCat("token ", id,
                                     " is a byte piece but its text is not"
@@ -129,7 +180,7 @@ absl::Status Vocab::read_pieces(const Gguf& file) {
     }
   }
 
-  if (model == "llama") {
+  if (find_model(model)->has_scores) {
     const GgufValue* value = file.find(kScores);
     if (value == nullptr)
       return key_error(file, kScores, "a SentencePiece vocabulary needs scores");
@@ -166,7 +217,7 @@ absl::Status Vocab::read_pieces(const Gguf& file) {
 
 absl::Status Vocab::read_merges(const Gguf& file, bool strict) {
   ENGINE_ASSIGN_OR_RETURN(const auto entries, file.get_strings(kMerges));
-  if (!entries.has_value()) return key_error(file, kMerges, "a byte-level vocabulary needs merges");
+  if (!entries.has_value()) return key_error(file, kMerges, "a byte pair vocabulary needs merges");
   merges_.reserve(entries->size());
   std::string joined;
   for (size_t rank = 0; rank < entries->size(); ++rank) {
@@ -179,7 +230,11 @@ absl::Status Vocab::read_merges(const Gguf& file, bool strict) {
       const std::string_view right = entry.substr(space + 1);
       joined.assign(left);
       joined.append(right);
-      merge = {find_ordinary(left), find_ordinary(right), find_ordinary(joined)};
+      // Runs of white space are user-defined where spaces are escaped, and the merges make them.
+      const auto find_part = [&](std::string_view part) {
+        return escapes_spaces ? find_text(part) : find_ordinary(part);
+      };
+      merge = {find_part(left), find_part(right), find_part(joined)};
     }
     if (merge.left >= 0 && merge.right >= 0 && merge.result >= 0) {
       merges_.push_back(merge);
@@ -202,15 +257,21 @@ absl::Status Vocab::read_special_ids(const Gguf& file) {
   ENGINE_ASSIGN_OR_RETURN(bos, id_of("bos"));
   ENGINE_ASSIGN_OR_RETURN(eos, id_of("eos"));
   ENGINE_ASSIGN_OR_RETURN(unknown, id_of("unknown"));
-  if (model == "llama") {
-    // SentencePiece's own places, but only where the text there confirms them.
-    const auto place = [&](int32_t id, std::string_view text) {
-      return id < size() && piece(id) == text ? std::optional<int32_t>(id) : std::nullopt;
-    };
-    if (!unknown.has_value()) unknown = place(0, "<unk>");
-    if (!bos.has_value()) bos = place(1, "<s>");
-    if (!eos.has_value()) eos = place(2, "</s>");
+  if (model == "bert") {
+    // What stands around a text: CLS, which newer files call BOS, and SEP.
+    ENGINE_ASSIGN_OR_RETURN(const std::optional<int32_t> cls, id_of("cls"));
+    if (!bos.has_value()) bos = cls;
+    ENGINE_ASSIGN_OR_RETURN(const std::optional<int32_t> separator, id_of("seperator"));
+    if (separator.has_value()) eos = separator;
   }
+  // The published places, but only where the text there confirms them.
+  const VocabModel& kind = *find_model(model);
+  const auto place = [&](int32_t id, std::string_view text, std::optional<int32_t>* out) {
+    if (!out->has_value() && id >= 0 && id < size() && piece(id) == text) *out = id;
+  };
+  place(kind.unknown_place, kind.unknown_text, &unknown);
+  place(kind.bos_place, kind.bos_text, &bos);
+  place(kind.eos_place, kind.eos_text, &eos);
   struct Keyed {
     const char* name;
     EndReason reason;

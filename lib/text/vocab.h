@@ -42,6 +42,8 @@ class Vocab {
   int32_t find(std::string_view piece) const;
   // The same among pieces that ordinary text can become (NORMAL, UNUSED).
   int32_t find_ordinary(std::string_view piece) const;
+  // The same among ordinary and user-defined pieces.
+  int32_t find_text(std::string_view piece) const;
   bool is_ordinary(int32_t id) const {
     return types_[id] == TokenType::kNormal || types_[id] == TokenType::kUnused;
   }
@@ -49,7 +51,8 @@ class Vocab {
   const std::vector<Merge>& merges() const { return merges_; }
   int64_t skipped_merges() const { return skipped_merges_; }
 
-  std::string model;  // tokenizer.ggml.model
+  std::string model;            // tokenizer.ggml.model
+  bool escapes_spaces = false;  // byte pair vocabularies: pieces are text with spaces as U+2581
   std::optional<std::string> pre;
   std::optional<int32_t> bos;
   std::optional<int32_t> eos;

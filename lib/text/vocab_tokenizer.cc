@@ -5,6 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "lib/text/escaped_spaces.h"
+#include "lib/text/utf8_scan.h"
+#include "lib/text/white_space.h"
+
 namespace engine {
 
 namespace {
@@ -19,12 +24,25 @@ bool is_ascii_punctuation(char c) {
          (c >= '{' && c <= '~');
 }
 
+// Of comparable text, in which a space may be escaped.
+size_t leading_space_bytes(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const std::string_view rest = text.substr(at);
+    const Utf8Step step = utf8_step(rest);
+    if (!(step.valid && is_white_space(step.scalar)) && !absl::StartsWith(rest, kEscapedSpace))
+      break;
+    at += step.n_bytes;
+  }
+  return at;
+}
+
 }  // namespace
 
-VocabTokenizer::VocabTokenizer(Vocab vocab, bool adds_bos)
+VocabTokenizer::VocabTokenizer(Vocab vocab, bool adds_bos, bool adds_eos)
     : vocab_(std::move(vocab)),
       adds_bos_(vocab_.bos.has_value() && vocab_.add_bos.value_or(adds_bos)),
-      adds_eos_(vocab_.eos.has_value() && vocab_.add_eos.value_or(false)) {}
+      adds_eos_(vocab_.eos.has_value() && vocab_.add_eos.value_or(adds_eos)) {}
 
 bool VocabTokenizer::is_plain_added(int32_t id) const {
   const std::string_view text = vocab_.piece(id);
@@ -74,6 +92,14 @@ absl::Status VocabTokenizer::encode_all(std::span<const TextPart> parts, bool at
     if (wants_prefix) pending.append(prefix());
     wants_prefix = false;
   };
+  bool drops_space = false;  // until something else follows
+  const auto add_text = [&](std::string_view text) {
+    if (drops_space) text.remove_prefix(leading_space_bytes(text));
+    if (text.empty()) return;
+    drops_space = false;
+    begin_text();
+    pending.append(text);
+  };
   size_t n_text_bytes = 0;
   for (const TextPart& part : parts) {
     n_text_bytes += part.text.size();
@@ -84,21 +110,16 @@ absl::Status VocabTokenizer::encode_all(std::span<const TextPart> parts, bool at
     size_t at = 0;
     for (const SpecialSplit::Hit& hit : special_->find(text, part.special)) {
       const bool plain = is_plain_added(hit.id);
-      if (hit.begin > at) {
-        begin_text();
-        pending.append(text, at, hit.begin - at);
-      }
+      add_text(std::string_view(text).substr(at, hit.begin - at));
       if (plain) begin_text();
       ENGINE_RETURN_IF_ERROR(flush());
       if (!plain && ids->size() == n_before) *begins_special = true;
       ids->push_back(hit.id);
       if (!plain) wants_prefix = at_start;
+      drops_space = takes_space_after(hit.id);
       at = hit.begin + hit.n_bytes;
     }
-    if (at < text.size()) {
-      begin_text();
-      pending.append(text, at, std::string::npos);
-    }
+    add_text(std::string_view(text).substr(at));
   }
   return flush();
 }

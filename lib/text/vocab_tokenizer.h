@@ -1,4 +1,4 @@
-// What both tokenizers share: added tokens, BOS and EOS, joining of parts, questions about the
+// What all tokenizers share: added tokens, BOS and EOS, joining of parts, questions about the
 // vocabulary.
 #ifndef ENGINE_LIB_TEXT_VOCAB_TOKENIZER_H_
 #define ENGINE_LIB_TEXT_VOCAB_TOKENIZER_H_
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/text/pretokenize.h"
 #include "lib/text/special_split.h"
 #include "lib/text/tokenizer.h"
 #include "lib/text/vocab.h"
@@ -39,8 +40,8 @@ class VocabTokenizer : public Tokenizer {
   std::span<const EndToken> end_tokens() const override { return vocab_.end_tokens; }
 
  protected:
-  // `adds_bos` holds where the file has no add_bos_token.
-  VocabTokenizer(Vocab vocab, bool adds_bos);
+  // `adds_bos` and `adds_eos` hold where the file has no add_bos_token, add_eos_token.
+  VocabTokenizer(Vocab vocab, bool adds_bos, bool adds_eos = false);
   // Finds the added tokens; an error where the vocabulary has absurdly many.
   absl::Status index_special();
   const Vocab& vocab() const { return vocab_; }
@@ -49,6 +50,8 @@ class VocabTokenizer : public Tokenizer {
 
   // The form in which pieces and text are compared, e.g. with spaces escaped.
   virtual std::string comparable(std::string_view text) const { return std::string(text); }
+  // True when white space that follows this added token belongs to it.
+  virtual bool takes_space_after(int32_t) const { return false; }
   // In that form: what is put before a text that begins, or that follows an added token.
   virtual std::string_view prefix() const { return ""; }
   // Appends the ids of comparable text that holds no added token.
@@ -64,10 +67,14 @@ class VocabTokenizer : public Tokenizer {
   std::unique_ptr<const SpecialSplit> special_;
 };
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(Vocab vocab,
-                                                              const TokenizerOptions& options,
-                                                              uint64_t pre_offset);
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(const Gguf& file, Vocab vocab,
+                                                              const TokenizerOptions& options);
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_escaped_bpe_tokenizer(Vocab vocab,
+                                                                      Pretokenizer pretokenizer);
 absl::StatusOr<std::unique_ptr<Tokenizer>> make_spm_tokenizer(Vocab vocab);
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_wordpiece_tokenizer(const Gguf& file, Vocab vocab);
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_unigram_tokenizer(const Gguf& file, Vocab vocab);
+absl::StatusOr<std::unique_ptr<Tokenizer>> make_rwkv_tokenizer(Vocab vocab);
 
 }  // namespace engine
 

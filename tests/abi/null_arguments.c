@@ -72,6 +72,7 @@ static void check_without_handles(void) {
   CHECK(engine_model_tensor_count(NULL) == 0);
   CHECK_STATUS(engine_model_tensor_at(NULL, 0, &tensor), ENGINE_ARGUMENT);
   CHECK(engine_model_target_at(NULL, 0) == NULL);
+  CHECK(engine_pretokenizer_at(UINT32_MAX, NULL) == NULL);
   CHECK_STATUS(engine_tokenize(NULL, "a", 1, 0, 0, &id, 1, &n, NULL, &error), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_token_bytes(NULL, 0, 0, bytes, 8, &n), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_detokenize(NULL, &id, 1, 0, bytes, 8, &n, &error), ENGINE_ARGUMENT);

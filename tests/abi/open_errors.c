@@ -36,6 +36,21 @@ static void write_file(const char *path, const void *bytes, uint64_t n) {
   fclose(file);
 }
 
+/* Names with a rule first, then those that are refused. */
+static void check_pretokenizers(void) {
+  int32_t supported = 1, before = 1, n_refused = 0;
+  const char *name;
+  uint32_t n = 0;
+  for (; (name = engine_pretokenizer_at(n, &supported)) != NULL; n++) {
+    CHECK(name[0] != '\0');
+    CHECK(supported == 0 || (supported == 1 && before == 1));
+    n_refused += !supported;
+    before = supported;
+  }
+  CHECK(n > 80 && n_refused > 0 && n_refused < 10);
+  CHECK(strcmp(engine_pretokenizer_at(0, NULL), "default") == 0);
+}
+
 static void check_paths(const char *folder, const toy_file *toy) {
   engine_error error;
   engine_model_params params = ENGINE_MODEL_PARAMS_INIT;
@@ -187,6 +202,7 @@ int main(void) {
   char folder[] = "/tmp/engine_abi_XXXXXX";
   if (!mkdtemp(folder)) return 1;
   toy_file toy = toy_build(1, 1);
+  check_pretokenizers();
   check_paths(folder, &toy);
   check_descriptors(folder, &toy);
   check_memory(&toy);

@@ -185,7 +185,21 @@ W = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 BEFORE = r"[^\r\n\p{L}\p{N}]?"
+HAN_UPPER, HAN_LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 PUNCT = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+DS_WORDS = PUNCT + r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"
+
+
+def llama3(letters, digits, contraction=C + "|"):
+    return contraction + BEFORE + letters + "+|" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|" + W
+
+
+def o200k(digits, upper=UPPER, lower=LOWER):
+    marks = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|"
+    return f"{BEFORE}{upper}*{lower}+{C}?|{BEFORE}{upper}+{lower}*{C}?|" + digits + marks + W
+
+
 RULES = {
     "gpt-2": [GPT2],
     "smollm": [r"\p{N}", GPT2],
@@ -215,9 +229,42 @@ RULES = {
     "bailingmoe": [
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
     ],
+    "ufakzeka": [llama3(r"\p{L}", r"\p{N}", "")],
+    "minicpm5": [r"\p{N}{1,3}", llama3(r"\p{L}", r"\p{N}+")],
+    "k2-horizon": [llama3(r"(?:\p{L}|\p{M}|\x{200C}|\x{200D})", r"\p{N}{1,3}")],
+    "kimi-k2": [r"\p{Han}+|" + o200k(r"\p{N}{1,3}", HAN_UPPER, HAN_LOWER)],
+    "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", o200k(r"\p{N}{1,3}")],
+    "jais-2": [
+        C + "|" + BEFORE + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+        + "".join(r"\s{%d}(?!\S)|" % (1 << n) for n in range(9, 1, -1)) + r"\s{1,2}(?!\S)|\s{1}"
+    ],
+    "exaone-moe": [
+        C + "|" + BEFORE + r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]?|\s*[\r\n]|\s+(?!\S)|\s+"
+    ],
+    "youtu": [
+        "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-\u303f\ufe30-\ufe4f]+|[ㄅ-ㄯ]+|" + KANA,
+        o200k(r"\p{N}"),
+    ],
+    "afmoe": [
+        r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+        "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e00-\u0e7f"
+        "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
+        DS_WORDS + W,
+    ],
+    "chameleon": [
+        "<sentinel:[0-9]+>",
+        "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+        r"([\t\n]|    |  )",
+        r"\p{N}",
+        r"[\p{P}!-/:-@\[-`{-~]",
+        GPT2,
+    ],
+    "spark2_5": [r"\p{N}{1,3}", KANA, DS_WORDS + r"[\r\n]|\s+(?!\S)|\s+", r"\p{N}"],
+    "viking": [" ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+", r"\p{N}"],
     "seed-coder": [C + "|" + BEFORE + r"\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + W],
 }
-WORD_STRINGS = ["a->b", "f(x):\n", "1234", "  x", "I'M don't", "\n\n  \n", "x  ", "\t\tx", "a\r\n\r\nb", "½ x²y", "a" * 70]
+WORD_STRINGS = ["x1234567 12345 1234x 12_ 123½ 1234567.", " " * 700 + "x", "\n" + " " * 300 + "\n!\n  \n x", "IMGIMGABZ<sentinel:12>",
+                "一二a中A个B １２３ ㄅㄆ 가나 ᄀ", "a\u200db\u0301c d", "a->b", "f(x):\n", "1234", "  x", "I'M don't", "\n\n  \n", "x  ", "\t\tx", "a\r\n\r\nb", "½ x²y", "a" * 70]
 
 
 def record_words(seed):

@@ -93,8 +93,8 @@ struct ToyVocab {
     file.string("tokenizer.ggml.model", model);
     file.strings("tokenizer.ggml.tokens", pieces);
     file.array("tokenizer.ggml.token_type", types);
-    if (model == "llama") file.array("tokenizer.ggml.scores", scores);
-    if (model == "gpt2") file.strings("tokenizer.ggml.merges", merges);
+    if (model == "llama" || model == "t5") file.array("tokenizer.ggml.scores", scores);
+    if (model == "gpt2" || model == "gemma4") file.strings("tokenizer.ggml.merges", merges);
     return file.build();
   }
   std::unique_ptr<Tokenizer> make(std::string_view model, TokenizerOptions options = {}) {

@@ -89,7 +89,7 @@ TEST_CASE("case 10: a missing or foreign vocabulary is refused", "[text]") {
   GgufBuilder none;
   none.string("general.architecture", "llama");
   CHECK(where_of(tokenizer_of(none.build()).status()).name == "tokenizer.ggml.model");
-  check_refused(small_bpe(), "bert", "tokenizer.ggml.model");
+  check_refused(small_bpe(), "plamo2", "tokenizer.ggml.model");
   ToyVocab toy;
   check_refused(std::move(toy), "llama", "tokenizer.ggml.tokens");
   GgufBuilder no_merges;
