@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/contract/derive.h"
+#include "lib/plan/lower_rules.h"
 #include "lib/plan/rope_rule.h"
 
 namespace engine {
@@ -17,25 +18,6 @@ constexpr int64_t kRowAlignBytes = 64;
 
 int64_t slot_row_bytes(ActType type, int64_t width) {
   return (act_bytes(type, width) + kRowAlignBytes - 1) / kRowAlignBytes * kRowAlignBytes;
-}
-
-Activation activation(FfnActivation act) {
-  switch (act) {
-    case FfnActivation::kSilu: return Activation::kSilu;
-    case FfnActivation::kGeluTanh: return Activation::kGeluTanh;
-    case FfnActivation::kSwigluClamped: return Activation::kSwigluClamped;
-  }
-  return Activation::kSilu;
-}
-
-MoeRule moe_rule(MoeWeights weights) {
-  switch (weights) {
-    case MoeWeights::kRenormalised: return MoeRule::kRenormalised;
-    case MoeWeights::kSoftmaxOfChosen: return MoeRule::kSoftmaxOfChosen;
-    case MoeWeights::kNone:
-    case MoeWeights::kSoftmax: break;
-  }
-  return MoeRule::kSoftmax;
 }
 
 class Lowering {
