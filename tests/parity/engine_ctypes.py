@@ -107,6 +107,8 @@ class SessionStats(Sized):
         ("bytes_per_token", C.c_uint64),
         ("target", C.c_char * 16),
         ("packed_bytes", C.c_uint64),
+        ("kv_own_bytes", C.c_uint64),
+        ("prefix_bytes", C.c_uint64),
     ]
 
 
