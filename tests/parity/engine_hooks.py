@@ -274,9 +274,9 @@ class Hooks:
     def add(self, action, site, **options):
         return self._register(hook_params(action, site, self.keep, **options))
 
-    def capture(self, site, n_rows, **options):
+    def capture(self, site, n_rows, width=None, **options):
         params = hook_params("capture", site, self.keep, **options)
-        rows = np.full((n_rows, self.width(site)), np.nan, np.float32)
+        rows = np.full((n_rows, width or self.width(site)), np.nan, np.float32)
         records = (CaptureRecord * n_rows)()
         self.keep += [rows, records]
         params.capture = rows.ctypes.data_as(C.POINTER(C.c_float))

@@ -312,16 +312,24 @@ def test_only_the_hooked_layer_is_defused(name, opened):
 
 
 # -- gate I for sites ------------------------------------------------------------------------------------------
-def captured_sites(model, ids, **options):
+def captured_sites(model, ids, shapes, **options):
+    """shapes: (site, layer) -> width. Layers of one width share a hook."""
     with session_of(model, n_ctx=len(ids), **options) as session:
-        hooks, captures = Hooks(session), {}
+        hooks, captures = Hooks(session), []
         for site, info in hooks.sites.items():
-            captures[site] = hooks.capture(site, len(ids) * info.n_layers)
+            layers = {}
+            for at in sorted(at for at in shapes if at[0] == site):
+                layers.setdefault(shapes[at], []).append(at[1])
+            for width, some in layers.items():
+                # every layer is the default
+                which = {} if len(some) == info.n_layers else {"layers": some}
+                n_rows = len(ids) * len(some)
+                captures.append((site, n_rows, hooks.capture(site, n_rows, width, **which)))
         session.decode_all(ids)
         out = {}
-        for site, capture in captures.items():
+        for site, n_rows, capture in captures:
             rows, records = capture.values(), capture.records()
-            assert len(records) == len(ids) * hooks.sites[site].n_layers
+            assert len(records) == n_rows
             for layer in {r[4] for r in records}:
                 at = [i for i, r in enumerate(records) if r[4] == layer]
                 assert [records[i][0] for i in at] == list(range(len(ids)))
@@ -344,7 +352,8 @@ def test_sites_against_float64(name, mode, engine, toy_path):
     ids = [int(i) for i in toys.token_ids(toys.TOYS[name], 45)]
     want = ref_forward.Reference(toy_path(name)).sites(ids)
     with engine.Model(toy_path(name)) as model:
-        got = captured_sites(model, ids, mode=mode, kv="f32")
+        shapes = {at: value.shape[1] for at, value in want.items()}
+        got = captured_sites(model, ids, shapes, mode=mode, kv="f32")
     assert set(got) == set(want)
     errors = {at: site_error(got[at], want[at]) for at in want}
     worst = max(errors, key=errors.get)
