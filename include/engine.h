@@ -175,7 +175,10 @@ enum {
   ENGINE_OPEN_PRETOKENIZER_FALLBACK = 4 /* accept an unknown pre-tokenizer; see engine_model_info */
 };
 
-/* A source is exactly one of: path; fd (>= 0) with offset and length; data with length. */
+/* A source is exactly one of: path; fd (>= 0) with offset and length; data with length; read with length; paths.
+ * A path may name any shard of a split set, PREFIX-00002-of-00003.gguf: the whole set is opened. Only path, paths
+ * and an fd with an offset that is a multiple of 4 are mapped; data is used in place where it begins at a multiple
+ * of 4. All else is copied into memory of the host. */
 typedef struct engine_model_params {
   uint32_t struct_size;
   uint32_t flags;   /* ENGINE_OPEN_* */
@@ -189,9 +192,15 @@ typedef struct engine_model_params {
   const engine_host *host; /* NULL = the library's own services */
   int32_t fd;              /* -1 = none; duplicated, yours to close */
   uint32_t reserved;
+  /* Copies n_bytes from byte `offset` of the file to `out` and returns 0; anything else fails the opening with
+   * FILE_OPEN. Called inside engine_model_open only, front to back. Its file has `length` bytes. */
+  int32_t (*read)(void *read_user, uint64_t offset, void *out, uint64_t n_bytes);
+  void *read_user;
+  const char *const *paths; /* all shards of a set, in any order, whatever they are called */
+  uint64_t n_paths;
 } engine_model_params;
 #define ENGINE_MODEL_PARAMS_INIT \
-  { (uint32_t)sizeof(engine_model_params), 0, 0, 0, 0, 0, 0, 0, 0, -1, 0 }
+  { (uint32_t)sizeof(engine_model_params), 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0 }
 
 /* engine_model_open: map and validate a model file.
  *
@@ -247,7 +256,9 @@ typedef struct engine_model_info {
   char name[96];
   char tokenizer[32];    /* "llama", "gpt2" */
   char pretokenizer[32]; /* in force; "" where the tokenizer has none */
-  char chat_family[32];  /* "" where the file's template is absent or not recognised */
+  char chat_family
+      [32]; /* what the file's template looks like, "other" for none of the known; "" where it is
+                            absent or cannot be rendered */
 } engine_model_info;
 #define ENGINE_MODEL_INFO_INIT                                                                    \
   {                                                                                               \
@@ -360,8 +371,9 @@ typedef struct engine_tensor_info {
   uint32_t n_dims;
   uint64_t dims[4]; /* dims[0] is contiguous; unused = 1 */
   uint64_t n_bytes;
-  uint64_t file_offset; /* absolute */
-  const char *name;     /* name_bytes long, const, lives until engine_model_close */
+  uint64_t
+      file_offset;  /* absolute; in a set: the shards one after the other, each from a page on */
+  const char *name; /* name_bytes long, const, lives until engine_model_close */
   uint64_t name_bytes;
   uint32_t type;   /* ggml type id */
   char format[12]; /* "Q4_K"; "" for an unknown type */
@@ -605,11 +617,11 @@ ENGINE_API int32_t engine_chat_template(const engine_model *model, const char **
  *   n_ids      out  count       written, or needed when BUFFER_TOO_SMALL
  *   error      out  struct      may be NULL
  *
- * Effect   Renders the file's template natively. Content never becomes a control token; one BOS where the model
- *          wants one.
+ * Effect   Renders the file's template, whatever its family; no Python is needed. Content never becomes a control
+ *          token; one BOS where the model wants one.
  * Threads  any
- * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary), CHAT_TEMPLATE (absent, not recognised, or a role
- *          or order that it refuses), MEMORY (same)
+ * Errors   ARGUMENT, BUFFER_TOO_SMALL, STATE (no vocabulary), CHAT_TEMPLATE (absent, of unsupported syntax, or a
+ *          role or order that it refuses), MEMORY (same)
  * Since    0.1
  */
 ENGINE_API int32_t engine_chat_tokenize(const engine_model *model,
@@ -637,6 +649,79 @@ ENGINE_API int32_t engine_chat_render(const engine_model *model,
                                       const engine_chat_message *messages, uint64_t n_messages,
                                       int32_t generate, char *text, uint64_t capacity,
                                       uint64_t *n_bytes, engine_error *error);
+
+/* How a conversation is rendered. Zero and NULL: as engine_chat_tokenize with generate = 0 does it. */
+typedef struct engine_chat_params {
+  uint32_t struct_size;
+  int32_t generate; /* 1 = end with the header of an assistant turn */
+  const char
+      *template_text; /* a Jinja template to use instead of the file's; template_bytes long */
+  uint64_t template_bytes;
+  const char *template_name; /* or one of engine_chat_template_at, NUL-terminated */
+  const char
+      *variables_json; /* further variables of the template, NUL-terminated: a JSON object such as
+                                 {"enable_thinking": false, "tools": [...]}; their text is content */
+  int64_t
+      unix_time; /* seconds since 1970, for templates that print today's date; 0 = none: they print a
+                                 fixed date of their own or refuse */
+} engine_chat_params;
+#define ENGINE_CHAT_PARAMS_INIT \
+  { (uint32_t)sizeof(engine_chat_params), 0, 0, 0, 0, 0, 0 }
+
+/* engine_chat_template_at: name of a chat template that the library brings, by index.
+ *
+ *   index    in   0, 1, ...
+ *
+ * Effect   Returns a constant ("chatml", "llama3", ...), NULL past the end.
+ * Threads  any
+ * Errors   —
+ * Since    0.1
+ */
+ENGINE_API const char *engine_chat_template_at(uint32_t index);
+
+/* engine_chat_tokenize_with: engine_chat_tokenize with a template and variables of the caller's choice.
+ *
+ *   model      in   handle
+ *   messages   in   struct[n_messages]
+ *   n_messages in   count       1 ..
+ *   params     in   struct
+ *   ids        out  int32_t[capacity]
+ *   capacity   in   count       0 to ask for the size
+ *   n_ids      out  count       written, or needed when BUFFER_TOO_SMALL
+ *   error      out  struct      may be NULL
+ *
+ * Effect   Content, roles and variables never become control tokens.
+ * Threads  any
+ * Errors   as engine_chat_tokenize, and TOO_NEW
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_chat_tokenize_with(const engine_model *model,
+                                             const engine_chat_message *messages,
+                                             uint64_t n_messages, const engine_chat_params *params,
+                                             int32_t *ids, uint64_t capacity, uint64_t *n_ids,
+                                             engine_error *error);
+
+/* engine_chat_render_with: the same conversation as text, equal to what Python's jinja2 gives.
+ *
+ *   model      in   handle
+ *   messages   in   struct[n_messages]
+ *   n_messages in   count       1 ..
+ *   params     in   struct
+ *   text       out  char[capacity]   not NUL-terminated
+ *   capacity   in   bytes       0 to ask for the size
+ *   n_bytes    out  bytes       written, or needed when BUFFER_TOO_SMALL
+ *   error      out  struct      may be NULL
+ *
+ * Effect   For looking at, as engine_chat_render.
+ * Threads  any
+ * Errors   as engine_chat_tokenize_with
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_chat_render_with(const engine_model *model,
+                                           const engine_chat_message *messages, uint64_t n_messages,
+                                           const engine_chat_params *params, char *text,
+                                           uint64_t capacity, uint64_t *n_bytes,
+                                           engine_error *error);
 
 /* ---- session: decode ------------------------------------------------------------------------------ */
 
@@ -692,6 +777,40 @@ typedef struct engine_session_params {
 } engine_session_params;
 #define ENGINE_SESSION_PARAMS_INIT \
   { (uint32_t)sizeof(engine_session_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* What a session would take, in bytes. */
+typedef struct engine_memory {
+  uint32_t struct_size; /* in */
+  uint32_t reserved;
+  uint64_t packed_bytes;  /* packed weights, shared by all sessions of the model */
+  uint64_t packing_bytes; /* beside them while they are packed */
+  uint64_t
+      stored_bytes; /* weights that are read from the file's pages, which the system may drop and read again */
+  uint64_t kv_bytes; /* with all n_ctx positions in use */
+  uint64_t scratch_bytes;
+  uint64_t
+      peak_bytes; /* the most that is allocated at one time by one session, packing included; without
+                          stored_bytes */
+} engine_memory;
+#define ENGINE_MEMORY_INIT \
+  { (uint32_t)sizeof(engine_memory), 0, 0, 0, 0, 0, 0, 0 }
+
+/* engine_memory_forecast: the memory of a session before it is made.
+ *
+ *   model    in   handle
+ *   params   in   struct      NULL = defaults
+ *   memory   out  struct      struct_size set by the caller
+ *   error    out  struct      may be NULL
+ *
+ * Effect   Compiles the plan, or takes it from the model's cache. As if nothing were packed yet. For the modes that
+ *          obey a plan; ENGINE_MODE_REFERENCE allocates for every operation and takes more.
+ * Threads  any
+ * Errors   ARGUMENT, TOO_NEW, STATE (opened without weights), PLAN, DEVICE, MEMORY
+ * Since    0.1
+ */
+ENGINE_API int32_t engine_memory_forecast(const engine_model *model,
+                                          const engine_session_params *params,
+                                          engine_memory *memory, engine_error *error);
 
 /* engine_session_create: an empty sequence.
  *

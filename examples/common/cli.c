@@ -151,8 +151,8 @@ static const cli_option *find_option(const cli_option *options, size_t n_options
   return NULL;
 }
 
-void cli_parse(int argc, char **argv, const char *usage, const cli_option *options,
-               size_t n_options, const char **model_path) {
+static void parse(int argc, char **argv, const char *usage, const cli_option *options,
+                  size_t n_options, const char **model_path, const char **file_path) {
   const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
   if (argc > 0) cli_program = slash ? slash + 1 : argv[0];
   *model_path = NULL;
@@ -165,8 +165,14 @@ void cli_parse(int argc, char **argv, const char *usage, const cli_option *optio
   for (int i = 1; i < argc; ++i) {
     const char *argument = argv[i];
     if (argument[0] != '-' || argument[1] == '\0') {
-      if (*model_path) cli_usage_error("one MODEL only; what is '%s'?", argument);
-      *model_path = argument;
+      if (!*model_path) {
+        *model_path = argument;
+      } else if (file_path && !*file_path) {
+        *file_path = argument;
+      } else {
+        cli_usage_error("%s only; what is '%s'?",
+                        file_path ? "one MODEL and one FILE" : "one MODEL", argument);
+      }
       continue;
     }
     const char *equals = argument[1] == '-' ? strchr(argument, '=') : NULL;
@@ -192,6 +198,18 @@ void cli_parse(int argc, char **argv, const char *usage, const cli_option *optio
     }
   }
   if (!*model_path) cli_usage_error("which MODEL? Give the path of a GGUF file");
+  if (file_path && !*file_path) cli_usage_error("which FILE? Give its path after the model's");
+}
+
+void cli_parse(int argc, char **argv, const char *usage, const cli_option *options,
+               size_t n_options, const char **model_path) {
+  parse(argc, argv, usage, options, n_options, model_path, NULL);
+}
+
+void cli_parse_with_file(int argc, char **argv, const char *usage, const cli_option *options,
+                         size_t n_options, const char **model_path, const char **file_path) {
+  *file_path = NULL;
+  parse(argc, argv, usage, options, n_options, model_path, file_path);
 }
 
 /* Bytes of the UTF-8 character at p, 0 where there is no valid one. */

@@ -41,6 +41,10 @@ extern const char *cli_program;
 void cli_parse(int argc, char **argv, const char *usage, const cli_option *options,
                size_t n_options, const char **model_path);
 
+/* The same with two positional arguments, MODEL and FILE. */
+void cli_parse_with_file(int argc, char **argv, const char *usage, const cli_option *options,
+                         size_t n_options, const char **model_path, const char **file_path);
+
 /* Prints "PROGRAM: ..." to stderr and ends with status 2. */
 void cli_usage_error(const char *format, ...);
 

@@ -91,7 +91,7 @@ class engine_error(_Struct):
 class engine_model_params(_Struct):
     _fields_ = _fields(
         "u32 struct_size, u32 flags, str path, ptr data, u64 length, u64 offset, ptr release_data, ptr release_user, "
-        "ptr host, i32 fd, u32 reserved"
+        "ptr host, i32 fd, u32 reserved, ptr read, ptr read_user, ptr paths, u64 n_paths"
     )
 
 

@@ -1,9 +1,11 @@
 // engine.h, model: open, close, info, metadata, tensors, targets.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lib/api/api_common.h"
 #include "lib/contract/kernel.h"
+#include "lib/file/shards.h"
 #include "lib/plan/lower.h"
 #include "lib/quant/format.h"
 
@@ -22,10 +24,13 @@ constexpr uint32_t kKnownFlags =
 class ReleaseOnFailure {
  public:
   explicit ReleaseOnFailure(const engine_model_params& params) : params_(params) {}
-  ~ReleaseOnFailure() {
+  ~ReleaseOnFailure() { now(); }
+  // What was copied is released early.
+  void now() {
     if (armed_ && params_.data != nullptr && params_.release_data != nullptr) {
       params_.release_data(params_.release_user, params_.data, params_.length);
     }
+    disarm();
   }
   void disarm() { armed_ = false; }
 
@@ -34,18 +39,74 @@ class ReleaseOnFailure {
   bool armed_ = true;
 };
 
-absl::StatusOr<engine::MappedFile> map_source(const engine_model_params& params,
-                                              ReleaseOnFailure* release) {
-  const int n_sources = (params.path != nullptr) + (params.fd >= 0) + (params.data != nullptr);
-  if (n_sources != 1) {
-    return engine::error(Code::kArgument, "exactly one of path, fd and data must be given");
+constexpr uint64_t kInPlaceAlignment = 4;  // Gguf::parse
+
+// Memory of the caller: used in place, or copied where it begins at an odd place.
+absl::StatusOr<engine::MappedFile> take_memory(const engine_model_params& params,
+                                               const engine::HostMemory& memory,
+                                               ReleaseOnFailure* release) {
+  const auto* data = static_cast<const uint8_t*>(params.data);
+  if (reinterpret_cast<uintptr_t>(data) % kInPlaceAlignment == 0) {
+    release->disarm();
+    return engine::MappedFile::wrap({data, params.length}, params.release_data,
+                                    params.release_user);
   }
-  if (params.path != nullptr) return engine::MappedFile::open_path(params.path);
-  if (params.fd >= 0)
-    return engine::MappedFile::open_descriptor(params.fd, params.offset, params.length);
-  release->disarm();
-  return engine::MappedFile::wrap({static_cast<const uint8_t*>(params.data), params.length},
-                                  params.release_data, params.release_user);
+  ENGINE_ASSIGN_OR_RETURN(
+      engine::MappedFile copy,
+      engine::MappedFile::copy(memory, params.length, [&](uint64_t at, std::span<uint8_t> out) {
+        std::memcpy(out.data(), data + at, out.size());
+        return absl::OkStatus();
+      }));
+  release->now();
+  return copy;
+}
+
+absl::StatusOr<engine::MappedFile> map_paths(const engine_model_params& params) {
+  std::vector<std::string> paths;
+  if (params.path != nullptr) {
+    ENGINE_ASSIGN_OR_RETURN(paths, engine::shard_paths(params.path));
+    if (paths.size() == 1) return engine::MappedFile::open_path(params.path);
+    return engine::MappedFile::open_set(paths);
+  }
+  for (uint64_t i = 0; i < params.n_paths; ++i) {
+    if (params.paths[i] == nullptr) {
+      return engine::error(Code::kArgument, absl::StrCat("paths[", i, "] is NULL"));
+    }
+    paths.emplace_back(params.paths[i]);
+  }
+  if (paths.empty()) return engine::error(Code::kArgument, "the list of paths is empty");
+  if (paths.size() == 1) return engine::MappedFile::open_path(paths[0]);
+  ENGINE_ASSIGN_OR_RETURN(paths, engine::sort_shards(std::move(paths)));
+  return engine::MappedFile::open_set(paths);
+}
+
+absl::StatusOr<engine::MappedFile> map_source(const engine_model_params& params,
+                                              const engine::HostMemory& memory,
+                                              ReleaseOnFailure* release) {
+  const int n_sources = (params.path != nullptr) + (params.fd >= 0) + (params.data != nullptr) +
+                        (params.read != nullptr) + (params.paths != nullptr);
+  if (n_sources != 1) {
+    return engine::error(Code::kArgument,
+                         "exactly one of path, fd, data, read and paths must be given");
+  }
+  if (params.path != nullptr || params.paths != nullptr) return map_paths(params);
+  if (params.read != nullptr) {
+    return engine::MappedFile::copy(
+        memory, params.length, [&](uint64_t at, std::span<uint8_t> out) {
+          if (params.read(params.read_user, at, out.data(), out.size()) == 0) {
+            return absl::OkStatus();
+          }
+          return engine::error(Code::kFileOpen,
+                               absl::StrCat("the read callback failed at byte ", at));
+        });
+  }
+  if (params.fd >= 0) {
+    return params.offset % kInPlaceAlignment == 0
+               ? engine::MappedFile::open_descriptor(params.fd, params.offset, params.length)
+               : engine::MappedFile::copy_descriptor(memory, params.fd, params.offset,
+                                                     params.length);
+  }
+  return take_memory(params, memory, release);
 }
 
 absl::Status read_host(const engine_host* host, engine_model* model) {
@@ -83,7 +144,7 @@ absl::Status open_model(const engine_model_params& params, ReleaseOnFailure* rel
     if (model->host.progress) model->host.progress(model->host.user, ENGINE_PHASE_OPEN, done, 3);
   };
   progress(0);
-  ENGINE_ASSIGN_OR_RETURN(model->file, map_source(params, release));
+  ENGINE_ASSIGN_OR_RETURN(model->file, map_source(params, model->memory, release));
   progress(1);
   engine::LoadOptions options;
   options.vocab_only = (params.flags & ENGINE_OPEN_VOCAB_ONLY) != 0;
@@ -94,6 +155,11 @@ absl::Status open_model(const engine_model_params& params, ReleaseOnFailure* rel
     // The norms lie all over a file of gigabytes: reading ahead at each would read most of it.
     file.advise(engine::Advice::kRandom, data_start, file.size_bytes() - data_start);
   };
+  std::vector<engine::Gguf::Shard> shards;
+  for (const std::span<const uint8_t>& shard : model->file.files()) {
+    shards.push_back({absl::StrCat("shard ", shards.size() + 1), shard});
+  }
+  options.shards = shards;
   ENGINE_ASSIGN_OR_RETURN(model->model, engine::load_model(model->file.bytes(), options));
   progress(2);
   if (model->model->has_weights) {
@@ -130,8 +196,8 @@ void fill_text_info(const engine::Model& m, engine_model_info* info) {
   info->pretokenizer_fallback = t.pretokenizer_fallback() ? 1 : 0;
   copy_text(t.model_name(), info->tokenizer, sizeof(info->tokenizer));
   copy_text(t.pre_name(), info->pretokenizer, sizeof(info->pretokenizer));
-  if (m.chat_family != engine::ChatFamily::kUnknown) {
-    copy_text(engine::chat_family_name(m.chat_family), info->chat_family,
+  if (m.chat.has_value()) {
+    copy_text(engine::chat_family_name(m.chat_template), info->chat_family,
               sizeof(info->chat_family));
   }
 }
@@ -186,7 +252,7 @@ int32_t engine_model_info_get(const engine_model* model, engine_model_info* info
     engine_model_info value = ENGINE_MODEL_INFO_INIT;
     if (m.has_weights) fill_weight_info(*model, &value);
     fill_text_info(m, &value);
-    value.file_bytes = m.file.bytes().size();
+    value.file_bytes = model->file.file_bytes();
     for (const engine::GgufTensor& t : m.file.tensors()) {
       value.n_params += t.dims[0] * t.dims[1] * t.dims[2] * t.dims[3];
     }

@@ -1,4 +1,5 @@
 // engine.h, plan: create, JSON, verify, diff.
+#include <algorithm>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -55,6 +56,31 @@ int32_t engine_plan_create(const engine_model* model, const engine_session_param
     ENGINE_ASSIGN_OR_RETURN(auto compiled, model->plans.get(*model->program, choice.key));
     *plan = new engine_plan{model, std::move(compiled)};
     return absl::OkStatus();
+  });
+}
+
+int32_t engine_memory_forecast(const engine_model* model, const engine_session_params* params,
+                               engine_memory* memory, engine_error* error) {
+  return guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return engine::error(Code::kArgument, "the model is NULL");
+    if (!model->program) return engine::error(Code::kState, "the model was opened without weights");
+    ENGINE_ASSIGN_OR_RETURN(auto choice, engine::api::read_session_params(*model, params));
+    ENGINE_ASSIGN_OR_RETURN(choice.key.n_threads,
+                            engine::api::thread_count_of(*model, choice.n_threads));
+    ENGINE_ASSIGN_OR_RETURN(const auto plan, model->plans.get(*model->program, choice.key));
+    const auto need = engine::WeightStore::need(*model->program, *plan);
+    engine_memory value = ENGINE_MEMORY_INIT;
+    value.packed_bytes = need.packed_bytes;
+    value.packing_bytes = need.buffer_bytes;
+    value.stored_bytes = need.stored_bytes;
+    const int64_t n_pages =
+        (plan->key.n_ctx + plan->kv.page_positions - 1) / plan->kv.page_positions;
+    value.kv_bytes = static_cast<uint64_t>(n_pages * plan->kv.page_bytes);
+    value.scratch_bytes =
+        static_cast<uint64_t>(std::max(plan->decode.arena.bytes, plan->prefill.arena.bytes));
+    value.peak_bytes =
+        value.packed_bytes + std::max(value.packing_bytes, value.kv_bytes + value.scratch_bytes);
+    return engine::api::write_struct(value, memory);
   });
 }
 

@@ -1,4 +1,5 @@
 // engine.h, text: tokenize, detokenize, streaming, end tokens, chat.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,22 +34,52 @@ absl::Status check_id(const engine_model* model, int32_t id) {
   return absl::OkStatus();
 }
 
+// What a host can do where the file's own template is of no use.
+std::string chat_alternatives() {
+  std::string names;
+  for (const engine::BuiltinTemplate& known : engine::builtin_chat_templates()) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", known.name);
+  }
+  return absl::StrCat("; give another one in engine_chat_params (template_text, or template_name: ",
+                      names, "), or render in the host and tokenize with ENGINE_SPECIAL_ALL");
+}
+
+// The template to use: the caller's, a built-in one, or the file's, which lives in *own or in the model.
+absl::StatusOr<const engine::ChatTemplate*> choose_template(
+    const engine::Model& m, const engine_chat_params& params,
+    std::optional<engine::ChatTemplate>* own) {
+  if (params.template_text != nullptr && params.template_name != nullptr) {
+    return engine::error(Code::kArgument, "template_text and template_name exclude each other");
+  }
+  std::string_view source;
+  if (params.template_name != nullptr) {
+    const auto* known = engine::find_builtin_chat_template(params.template_name);
+    if (known == nullptr) {
+      return engine::error(Code::kArgument,
+                           absl::StrCat("no chat template is called '", params.template_name, "'"));
+    }
+    source = known->source;
+  } else if (params.template_text != nullptr) {
+    source = {params.template_text, params.template_bytes};
+  } else if (m.chat.has_value()) {
+    return &*m.chat;
+  } else {
+    return engine::error_at(
+        Code::kChatTemplate, "tokenizer.chat_template", engine::kNoOffset,
+        absl::StrCat(m.chat_status.ok() ? "the file has no chat template" : m.chat_status.message(),
+                     chat_alternatives()));
+  }
+  ENGINE_ASSIGN_OR_RETURN(*own, engine::ChatTemplate::parse(source));
+  return &**own;
+}
+
 absl::StatusOr<std::vector<engine::ChatSegment>> render(const engine_model* model,
                                                         const engine_chat_message* messages,
-                                                        uint64_t n_messages, int32_t generate) {
-  ENGINE_ASSIGN_OR_RETURN([[maybe_unused]] const engine::Tokenizer* tokenizer, tokenizer_of(model));
+                                                        uint64_t n_messages,
+                                                        const engine_chat_params& params) {
+  ENGINE_ASSIGN_OR_RETURN(const engine::Tokenizer* tokenizer, tokenizer_of(model));
   if (messages == nullptr || n_messages == 0) {
     return engine::error(Code::kArgument, "no messages were given");
-  }
-  const engine::Model& m = *model->model;
-  if (m.chat_template.empty()) {
-    return engine::error_at(Code::kChatTemplate, "tokenizer.chat_template", engine::kNoOffset,
-                            "the file has no chat template");
-  }
-  if (m.chat_family == engine::ChatFamily::kUnknown) {
-    return engine::error_at(Code::kChatTemplate, "tokenizer.chat_template", engine::kNoOffset,
-                            "the file's chat template is not recognised; render it in the host and "
-                            "tokenize with ENGINE_SPECIAL_ALL, or use a ChatML or Gemma model");
   }
   std::vector<engine::ChatMessage> list;
   for (uint64_t i = 0; i < n_messages; ++i) {
@@ -59,7 +90,31 @@ absl::StatusOr<std::vector<engine::ChatSegment>> render(const engine_model* mode
     const char* content = messages[i].content == nullptr ? "" : messages[i].content;
     list.push_back({messages[i].role, {content, messages[i].content_bytes}});
   }
-  return engine::render_chat(m.chat_family, m.chat_template, list, generate != 0);
+  std::optional<engine::ChatTemplate> own;
+  ENGINE_ASSIGN_OR_RETURN(const engine::ChatTemplate* chat,
+                          choose_template(*model->model, params, &own));
+  engine::ChatOptions options;
+  options.add_generation_prompt = params.generate != 0;
+  const auto piece = [&](std::optional<int32_t> id) {
+    return id.has_value() ? tokenizer->piece(*id) : std::string_view();
+  };
+  options.bos_token = piece(tokenizer->bos());
+  options.eos_token = piece(tokenizer->eos());
+  if (params.variables_json != nullptr) options.variables_json = params.variables_json;
+  if (params.unix_time != 0) options.unix_time = params.unix_time;
+  return chat->render(list, options);
+}
+
+absl::Status read_chat_params(const engine_chat_params* in, engine_chat_params* out) {
+  if (in == nullptr) return engine::error(Code::kArgument, "the parameters are NULL");
+  return engine::api::read_struct(
+      in, offsetof(engine_chat_params, unix_time) + sizeof(in->unix_time), out);
+}
+
+engine_chat_params plain_chat_params(int32_t generate) {
+  engine_chat_params params = ENGINE_CHAT_PARAMS_INIT;
+  params.generate = generate;
+  return params;
 }
 
 }  // namespace
@@ -197,24 +252,51 @@ int32_t engine_chat_template(const engine_model* model, const char** text, uint6
   });
 }
 
+const char* engine_chat_template_at(uint32_t index) {
+  const auto known = engine::builtin_chat_templates();
+  // Names are literals, NUL-terminated.
+  return index < known.size() ? known[index].name.data() : nullptr;
+}
+
 int32_t engine_chat_tokenize(const engine_model* model, const engine_chat_message* messages,
                              uint64_t n_messages, int32_t generate, int32_t* ids, uint64_t capacity,
                              uint64_t* n_ids, engine_error* error) {
+  const engine_chat_params params = plain_chat_params(generate);
+  return engine_chat_tokenize_with(model, messages, n_messages, &params, ids, capacity, n_ids,
+                                   error);
+}
+
+int32_t engine_chat_render(const engine_model* model, const engine_chat_message* messages,
+                           uint64_t n_messages, int32_t generate, char* text, uint64_t capacity,
+                           uint64_t* n_bytes, engine_error* error) {
+  const engine_chat_params params = plain_chat_params(generate);
+  return engine_chat_render_with(model, messages, n_messages, &params, text, capacity, n_bytes,
+                                 error);
+}
+
+int32_t engine_chat_tokenize_with(const engine_model* model, const engine_chat_message* messages,
+                                  uint64_t n_messages, const engine_chat_params* params,
+                                  int32_t* ids, uint64_t capacity, uint64_t* n_ids,
+                                  engine_error* error) {
   return guard(error, [&]() -> absl::Status {
+    engine_chat_params p;
+    ENGINE_RETURN_IF_ERROR(read_chat_params(params, &p));
     ENGINE_ASSIGN_OR_RETURN(const std::vector<engine::ChatSegment> segments,
-                            render(model, messages, n_messages, generate));
+                            render(model, messages, n_messages, p));
     ENGINE_ASSIGN_OR_RETURN(const std::vector<int32_t> result,
                             engine::chat_ids(*model->model->tokenizer, segments));
     return copy_out(result.data(), result.size(), ids, capacity, n_ids);
   });
 }
 
-int32_t engine_chat_render(const engine_model* model, const engine_chat_message* messages,
-                           uint64_t n_messages, int32_t generate, char* text, uint64_t capacity,
-                           uint64_t* n_bytes, engine_error* error) {
+int32_t engine_chat_render_with(const engine_model* model, const engine_chat_message* messages,
+                                uint64_t n_messages, const engine_chat_params* params, char* text,
+                                uint64_t capacity, uint64_t* n_bytes, engine_error* error) {
   return guard(error, [&]() -> absl::Status {
+    engine_chat_params p;
+    ENGINE_RETURN_IF_ERROR(read_chat_params(params, &p));
     ENGINE_ASSIGN_OR_RETURN(const std::vector<engine::ChatSegment> segments,
-                            render(model, messages, n_messages, generate));
+                            render(model, messages, n_messages, p));
     const std::string result = engine::chat_text(segments);
     return copy_out(result.data(), result.size(), text, capacity, n_bytes);
   });

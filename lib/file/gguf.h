@@ -48,7 +48,7 @@ struct GgufTensor {
   uint32_t n_dims = 0;
   uint64_t dims[4] = {1, 1, 1, 1};
   uint32_t type = 0;         // ggml type id as stored, may be unknown in a metadata-only open
-  uint64_t offset = 0;       // relative to data_start
+  uint64_t offset = 0;       // relative to data_start, which is the first shard's
   uint64_t bytes = 0;        // 0 when the type is unknown
   uint64_t info_offset = 0;  // file offset of this row, for messages
 };
@@ -79,12 +79,25 @@ class Gguf {
   static absl::StatusOr<Gguf> parse(std::span<const uint8_t> bytes, BlockShapeFn block_shape,
                                     const GgufOptions& options = {});
 
+  // The shards of a split set, in the order of their split.no, as one file: `bytes` spans them all, and each of
+  // `shards`, named for messages, lies inside it. Metadata are the first shard's. A set that is not whole, or
+  // mixed from several, is an error naming the shard.
+  struct Shard {
+    std::string name;
+    std::span<const uint8_t> bytes;
+  };
+  static absl::StatusOr<Gguf> parse_set(std::span<const uint8_t> bytes,
+                                        std::span<const Shard> shards, BlockShapeFn block_shape,
+                                        const GgufOptions& options = {});
+
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
   uint64_t data_start() const { return data_start_; }  // absolute file offset
   std::span<const uint8_t> bytes() const { return bytes_; }
   std::span<const GgufValue> values() const { return values_; }
   std::span<const GgufTensor> tensors() const { return tensors_; }
+  // How many strings and numbers parsing looked at: what its time is made of.
+  uint64_t n_reads() const { return n_reads_; }
   const GgufValue* find(std::string_view key) const;           // nullptr when absent
   const GgufTensor* find_tensor(std::string_view name) const;  // nullptr when absent
   // Into bytes(). nullptr when the size is unknown or the data lies outside (after metadata_only).
@@ -109,6 +122,7 @@ class Gguf {
   uint32_t version_ = 0;
   uint64_t alignment_ = 32;
   uint64_t data_start_ = 0;
+  uint64_t n_reads_ = 0;
   std::vector<GgufValue> values_;
   std::vector<GgufTensor> tensors_;
   absl::flat_hash_map<std::string_view, uint32_t> value_index_;

@@ -39,12 +39,14 @@ class Cursor {
   uint64_t offset() const { return at_; }
   uint64_t left() const { return bytes_.size() - at_; }
   const uint8_t* here() const { return bytes_.data() + at_; }
+  uint64_t reads() const { return n_reads_; }
   // n_bytes <= left().
   void skip(uint64_t n_bytes) { at_ += n_bytes; }
 
   // A u64 length and that many bytes; false, without moving, when they are not all there. The error
   // is made apart, so that a table of good names costs no text.
   bool take_string(std::string_view* text) {
+    ++n_reads_;
     if (left() < 8) return false;
     const uint64_t length = load_unaligned<uint64_t>(here());
     if (length > left() - 8) return false;
@@ -65,6 +67,7 @@ class Cursor {
   // `owner` and `what` are for the message.
   template <class T>
   absl::Status read(std::string_view owner, std::string_view what, T* value) {
+    ++n_reads_;
     if (left() < sizeof(T)) {
       return gguf_error(Code::kFileFormat, owner, at_,
                         absl::StrCat("the file ends inside the ", what, ": ", sizeof(T),
@@ -78,6 +81,7 @@ class Cursor {
  private:
   std::span<const uint8_t> bytes_;
   uint64_t at_ = 0;
+  uint64_t n_reads_ = 0;
 };
 
 // Makes room for one more record. Doubles, but never beyond the records that the rest of the file
@@ -396,6 +400,7 @@ absl::StatusOr<Gguf> Gguf::parse(std::span<const uint8_t> bytes, BlockShapeFn bl
   if (!checked_round_up(cursor.offset(), file.alignment_, &file.data_start_)) {
     return gguf_error(Code::kFileFormat, "", cursor.offset(), "the start of the data overflows");
   }
+  file.n_reads_ = cursor.reads();
   if (options.metadata_only || file.tensors_.empty()) return file;
   ENGINE_RETURN_IF_ERROR(
       check_extents(file.tensors_, file.alignment_, file.data_start_, bytes.size()));

@@ -1,4 +1,4 @@
-// POSIX mapping of model files.
+// POSIX mapping and reading of model files.
 #include "lib/file/mapped_file.h"
 
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -36,9 +37,22 @@ int to_madvise(Advice advice) {
   return MADV_NORMAL;
 }
 
-}  // namespace
+// A descriptor that is closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  int get() const { return descriptor_; }
 
-absl::StatusOr<MappedFile> MappedFile::open_path(std::string_view path) {
+ private:
+  int descriptor_;
+};
+
+absl::StatusOr<Descriptor> open_readable(std::string_view path) {
   if (path.empty()) return error(Code::kArgument, "the path is empty");
   if (path.find('\0') != std::string_view::npos) {
     return error(Code::kArgument, "the path holds a NUL byte");
@@ -50,16 +64,15 @@ absl::StatusOr<MappedFile> MappedFile::open_path(std::string_view path) {
     descriptor = ::open(terminated.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (descriptor < 0 && errno == EINTR);
   if (descriptor < 0) return system_error(errno, absl::StrCat("cannot open ", path));
-  absl::StatusOr<MappedFile> file = open_descriptor(descriptor, 0, 0);
-  ::close(descriptor);  // the mapping keeps the file
-  if (!file.ok()) {
-    return error(code_of(file.status()), absl::StrCat(path, ": ", file.status().message()));
-  }
-  return file;
+  return Descriptor(descriptor);
 }
 
-absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t offset,
-                                                       uint64_t length) {
+absl::Status with_path(std::string_view path, const absl::Status& status) {
+  return error(code_of(status), absl::StrCat(path, ": ", status.message()));
+}
+
+// The length of a part of an open file; `length` 0 = up to its end.
+absl::StatusOr<uint64_t> part_length(int descriptor, uint64_t offset, uint64_t length) {
   struct stat info;
   if (::fstat(descriptor, &info) != 0) return system_error(errno, "cannot read the file's size");
   if (!S_ISREG(info.st_mode)) return error(Code::kFileOpen, "not a regular file");
@@ -73,7 +86,36 @@ absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t 
     return error(Code::kFileOpen, absl::StrCat(length, " bytes from offset ", offset,
                                                " end beyond the file of ", file_bytes, " bytes"));
   }
-  if (length == 0) length = file_bytes - offset;
+  return length == 0 ? file_bytes - offset : length;
+}
+
+// Without a descriptor of one's own the mapping is read instead.
+int duplicate(int descriptor) { return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
+
+absl::Status read_descriptor(int descriptor, uint64_t offset, std::span<uint8_t> out) {
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t n = ::pread(descriptor, out.data() + done, out.size() - done,
+                              static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, "cannot read the file");
+    if (n == 0) return error(Code::kFileOpen, "the file became shorter while it was open");
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MappedFile> MappedFile::open_path(std::string_view path) {
+  ENGINE_ASSIGN_OR_RETURN(const Descriptor descriptor, open_readable(path));
+  absl::StatusOr<MappedFile> file = open_descriptor(descriptor.get(), 0, 0);
+  if (!file.ok()) return with_path(path, file.status());
+  return file;
+}
+
+absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t offset,
+                                                       uint64_t length) {
+  ENGINE_ASSIGN_OR_RETURN(length, part_length(descriptor, offset, length));
   MappedFile file;
   if (length == 0) return file;
   const uint64_t lead_bytes = offset % page_bytes();
@@ -87,10 +129,71 @@ absl::StatusOr<MappedFile> MappedFile::open_descriptor(int descriptor, uint64_t 
   file.map_ = map;
   file.map_bytes_ = map_bytes;
   file.bytes_ = {static_cast<const uint8_t*>(map) + lead_bytes, static_cast<size_t>(length)};
-  file.descriptor_ =
-      ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);  // without one, read() uses the mapping
-  file.descriptor_offset_ = offset;
+  file.parts_.push_back({0, length, duplicate(descriptor), offset});
   return file;
+}
+
+absl::StatusOr<MappedFile> MappedFile::open_set(std::span<const std::string> paths) {
+  std::vector<Descriptor> descriptors;
+  std::vector<uint64_t> lengths;
+  uint64_t map_bytes = 0;
+  uint64_t end = 0;
+  for (const std::string& path : paths) {
+    ENGINE_ASSIGN_OR_RETURN(Descriptor descriptor, open_readable(path));
+    const auto length = part_length(descriptor.get(), 0, 0);
+    if (!length.ok()) return with_path(path, length.status());
+    if (*length == 0) return error(Code::kFileFormat, absl::StrCat(path, ": the file is empty"));
+    descriptors.push_back(std::move(descriptor));
+    lengths.push_back(*length);
+    end = map_bytes + *length;
+    map_bytes = (end + page_bytes() - 1) / page_bytes() * page_bytes();
+    if (end < *length || map_bytes < end || map_bytes > std::numeric_limits<size_t>::max()) {
+      return error(Code::kMemory, "the files are larger than the address space");
+    }
+  }
+  MappedFile file;
+  if (map_bytes == 0) return file;
+  // The range is reserved first, so that the files can be put one behind the other.
+  void* map = ::mmap(nullptr, static_cast<size_t>(map_bytes), PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return system_error(errno, "cannot reserve addresses for the files");
+  file.map_ = map;
+  file.map_bytes_ = map_bytes;
+  uint64_t begin = 0;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    uint8_t* const at = static_cast<uint8_t*>(map) + begin;
+    if (::mmap(at, static_cast<size_t>(lengths[i]), PROT_READ, MAP_SHARED | MAP_FIXED,
+               descriptors[i].get(), 0) == MAP_FAILED) {
+      return with_path(paths[i], system_error(errno, "cannot map the file"));
+    }
+    file.parts_.push_back({begin, lengths[i], duplicate(descriptors[i].get()), 0});
+    file.files_.push_back({at, static_cast<size_t>(lengths[i])});
+    begin = (begin + lengths[i] + page_bytes() - 1) / page_bytes() * page_bytes();
+  }
+  file.bytes_ = {static_cast<const uint8_t*>(map), static_cast<size_t>(end)};
+  return file;
+}
+
+absl::StatusOr<MappedFile> MappedFile::copy(const HostMemory& memory, uint64_t length,
+                                            ReadFn read) {
+  constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+  MappedFile file;
+  if (length == 0) return file;
+  ENGINE_ASSIGN_OR_RETURN(file.owned_, AlignedBuffer::create(memory, length));
+  for (uint64_t at = 0; at < length; at += kPieceBytes) {
+    const uint64_t n_bytes = std::min(kPieceBytes, length - at);
+    ENGINE_RETURN_IF_ERROR(read(at, {file.owned_.data() + at, static_cast<size_t>(n_bytes)}));
+  }
+  file.bytes_ = {file.owned_.data(), static_cast<size_t>(length)};
+  return file;
+}
+
+absl::StatusOr<MappedFile> MappedFile::copy_descriptor(const HostMemory& memory, int descriptor,
+                                                       uint64_t offset, uint64_t length) {
+  ENGINE_ASSIGN_OR_RETURN(length, part_length(descriptor, offset, length));
+  return copy(memory, length, [&](uint64_t at, std::span<uint8_t> out) {
+    return read_descriptor(descriptor, offset + at, out);
+  });
 }
 
 MappedFile MappedFile::wrap(std::span<const uint8_t> bytes, ReleaseFn release, void* user) {
@@ -111,8 +214,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   map_bytes_ = std::exchange(other.map_bytes_, 0);
   release_ = std::exchange(other.release_, nullptr);
   user_ = std::exchange(other.user_, nullptr);
-  descriptor_ = std::exchange(other.descriptor_, -1);
-  descriptor_offset_ = std::exchange(other.descriptor_offset_, 0);
+  parts_ = std::exchange(other.parts_, {});
+  files_ = std::exchange(other.files_, {});
+  owned_ = std::move(other.owned_);
   return *this;
 }
 
@@ -120,9 +224,11 @@ MappedFile::~MappedFile() { release(); }
 
 void MappedFile::release() {
   if (map_ != nullptr) ::munmap(map_, static_cast<size_t>(map_bytes_));
-  if (descriptor_ >= 0) ::close(descriptor_);
+  for (const Part& part : parts_) {
+    if (part.descriptor >= 0) ::close(part.descriptor);
+  }
   if (release_ != nullptr) release_(user_, bytes_.data(), bytes_.size());
-  descriptor_ = -1;
+  parts_.clear();
   map_ = nullptr;
   release_ = nullptr;
 }
@@ -131,20 +237,27 @@ absl::Status MappedFile::read(uint64_t offset, std::span<uint8_t> out) const {
   if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
     return error(Code::kInternal, "a range outside the file");
   }
-  size_t done = 0;
-  while (descriptor_ >= 0 && done < out.size()) {
-    const ssize_t n = ::pread(descriptor_, out.data() + done, out.size() - done,
-                              static_cast<off_t>(descriptor_offset_ + offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, "cannot read the file");
-    if (n == 0) return error(Code::kFileOpen, "the file became shorter while it was open");
-    done += static_cast<size_t>(n);
+  for (const Part& part : parts_) {
+    const uint64_t begin = std::max(offset, part.begin);
+    const uint64_t end = std::min(offset + out.size(), part.begin + part.n_bytes);
+    if (part.descriptor < 0 || begin >= end) continue;
+    if (begin == offset && end == offset + out.size()) {
+      return read_descriptor(part.descriptor, part.descriptor_offset + offset - part.begin, out);
+    }
   }
-  if (done < out.size()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+  if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
   return absl::OkStatus();
 }
 
+uint64_t MappedFile::file_bytes() const {
+  if (files_.empty()) return bytes_.size();
+  uint64_t n_bytes = 0;
+  for (const std::span<const uint8_t>& file : files_) n_bytes += file.size();
+  return n_bytes;
+}
+
 uint64_t MappedFile::readable_past_end() const {
+  if (owned_.data() != nullptr) return AlignedBuffer::kSlackBytes;
   if (map_ == nullptr) return 0;
   const uint64_t page = page_bytes();
   const auto end = reinterpret_cast<uintptr_t>(bytes_.data()) + bytes_.size();

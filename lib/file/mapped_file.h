@@ -1,12 +1,16 @@
-// The bytes of one model file: a read-only mapping of a path or descriptor, or the caller's own
-// memory.
+// The bytes of one model: a read-only mapping of a file or of a set of files, the caller's own memory, or a
+// copy of what the caller reads.
 #ifndef ENGINE_LIB_FILE_MAPPED_FILE_H_
 #define ENGINE_LIB_FILE_MAPPED_FILE_H_
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "lib/base/host_memory.h"
 #include "lib/base/status.h"
 
 namespace engine {
@@ -40,6 +44,17 @@ class MappedFile {
   // when the last owner is destroyed. advise() does nothing on such memory.
   static MappedFile wrap(std::span<const uint8_t> bytes, ReleaseFn release, void* user);
 
+  // Files in one address range, each from a page on; bytes() covers all of them with zeros between.
+  static absl::StatusOr<MappedFile> open_set(std::span<const std::string> paths);
+
+  // A copy of `length` bytes that `read` gives: out.size() bytes from byte `offset` on, front to back, in
+  // pieces of a few megabytes. At a multiple of 64.
+  using ReadFn = absl::FunctionRef<absl::Status(uint64_t offset, std::span<uint8_t> out)>;
+  static absl::StatusOr<MappedFile> copy(const HostMemory& memory, uint64_t length, ReadFn read);
+  // The same of a part of an open file, 0 = up to its end: for offsets that Gguf::parse cannot take.
+  static absl::StatusOr<MappedFile> copy_descriptor(const HostMemory& memory, int descriptor,
+                                                    uint64_t offset, uint64_t length);
+
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -49,6 +64,10 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const { return bytes_; }
   uint64_t size_bytes() const { return bytes_.size(); }
+  // Of a set: each file, inside bytes(); else empty.
+  std::span<const std::span<const uint8_t>> files() const { return files_; }
+  // All files together, without what lies between them.
+  uint64_t file_bytes() const;
   // How many bytes after bytes() may be read without a fault: the rest of the last mapped page, 0
   // for memory.
   uint64_t readable_past_end() const;
@@ -63,6 +82,14 @@ class MappedFile {
   void advise(Advice advice, uint64_t offset, uint64_t length) const;
 
  private:
+  // An open file, at its place in bytes().
+  struct Part {
+    uint64_t begin;
+    uint64_t n_bytes;
+    int descriptor;  // ours; -1: none could be had, read() uses the mapping
+    uint64_t descriptor_offset;
+  };
+
   void release();
 
   std::span<const uint8_t> bytes_;
@@ -70,8 +97,9 @@ class MappedFile {
   uint64_t map_bytes_ = 0;
   ReleaseFn release_ = nullptr;
   void* user_ = nullptr;
-  int descriptor_ = -1;             // of the mapped file, ours
-  uint64_t descriptor_offset_ = 0;  // of bytes_[0] in it
+  std::vector<Part> parts_;  // ascending
+  std::vector<std::span<const uint8_t>> files_;
+  AlignedBuffer owned_;
 };
 
 }  // namespace engine

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/file/shards.h"
 #include "lib/model/config_read.h"
 #include "lib/quant/format.h"
 
@@ -14,6 +15,17 @@ BlockShape gguf_block_shape(uint32_t ggml_type) {
   const FormatInfo* info = format_info(ggml_type);
   if (info == nullptr) return {0, 0, refused_reason(ggml_type)};
   return {info->block_elements, info->block_bytes, info->name};
+}
+
+// A shard alone has not all weights; by its path its set would have been found.
+absl::Status check_whole(const Gguf& file) {
+  ENGINE_ASSIGN_OR_RETURN(const auto keys, read_shard_keys(file));
+  if (!keys.has_value()) return absl::OkStatus();
+  return error_at(
+      Code::kFileUnsupported, "split.count", file.find("split.count")->offset,
+      absl::StrCat("the file is shard ", keys->number + 1, " of ", keys->count,
+                   " and its name is not PREFIX-00001-of-00003.gguf; open the set by the "
+                   "list of its paths"));
 }
 
 // Reads the vocabulary where the file has one.
@@ -30,7 +42,12 @@ absl::Status load_text(const LoadOptions& options, Model* model) {
   auto chat = model->file.get_string("tokenizer.chat_template");
   if (chat.ok() && chat->has_value()) {
     model->chat_template = **chat;
-    model->chat_family = recognise_chat_template(model->chat_template);
+    auto read = ChatTemplate::parse(model->chat_template);
+    if (read.ok()) {
+      model->chat = std::move(*read);
+    } else {
+      model->chat_status = read.status();
+    }
   }
   return absl::OkStatus();
 }
@@ -51,7 +68,13 @@ absl::StatusOr<std::unique_ptr<Model>> load_model(std::span<const uint8_t> bytes
   auto model = std::make_unique<Model>();
   GgufOptions gguf_options;
   gguf_options.metadata_only = options.metadata_only || options.vocab_only;
-  ENGINE_ASSIGN_OR_RETURN(model->file, Gguf::parse(bytes, gguf_block_shape, gguf_options));
+  ENGINE_ASSIGN_OR_RETURN(
+      model->file, options.shards.empty()
+                       ? Gguf::parse(bytes, gguf_block_shape, gguf_options)
+                       : Gguf::parse_set(bytes, options.shards, gguf_block_shape, gguf_options));
+  if (options.shards.empty() && !gguf_options.metadata_only) {
+    ENGINE_RETURN_IF_ERROR(check_whole(model->file));
+  }
   if (options.metadata_only) return model;
   if (options.before_tensors) options.before_tensors(model->file.data_start());
   if (!options.vocab_only) ENGINE_RETURN_IF_ERROR(load_weights(options, model.get()));

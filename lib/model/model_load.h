@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,8 @@ struct LoadOptions {
   bool vocab_only = false;     // no architecture, no weights
   bool metadata_only = false;  // no vocabulary either; unknown tensor types accepted
   bool allow_pretokenizer_fallback = false;
+  std::span<const Gguf::Shard>
+      shards;                      // of a split set, inside the file's memory; empty = one file
   uint64_t readable_past_end = 0;  // bytes after the file's memory that may be read safely
   // Told where the tensors' data begin, before a few small ones are read here and there. May be empty.
   std::function<void(uint64_t data_start)> before_tensors;
@@ -35,7 +38,8 @@ struct Model {
   ModelWeights weights;
   std::unique_ptr<Tokenizer> tokenizer;  // nullptr: the file has no text vocabulary
   std::string_view chat_template;        // the file's own, "" = none
-  ChatFamily chat_family = ChatFamily::kUnknown;
+  std::optional<ChatTemplate> chat;      // the same, read
+  absl::Status chat_status;              // why there is no `chat`
 };
 
 // `bytes` is the whole file and must outlive the model.

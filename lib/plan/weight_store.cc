@@ -119,6 +119,24 @@ absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const
   return views_;
 }
 
+WeightStore::Need WeightStore::need(const Program& program, const Plan& plan) {
+  Need need;
+  const std::vector<bool> packed = packed_in(program, plan);
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    const Weight& w = program.weights[i];
+    if (!packed[i]) {
+      need.stored_bytes += static_cast<uint64_t>(w.rows * w.row_bytes);
+      continue;
+    }
+    const int64_t bytes = (engine::packed_bytes(w.format, w.rows, w.cols) + 63) / 64 * 64;
+    need.packed_bytes += static_cast<uint64_t>(bytes);
+    const int64_t piece = (piece_rows(w) * w.row_bytes + 63) / 64 * 64;
+    need.buffer_bytes = std::max(need.buffer_bytes, static_cast<uint64_t>(piece));
+  }
+  need.buffer_bytes *= plan.key.n_threads;
+  return need;
+}
+
 uint64_t WeightStore::packed_bytes() const {
   const std::lock_guard lock(mutex_);
   uint64_t n = 0;

@@ -33,6 +33,15 @@ class WeightStore {
 
   uint64_t packed_bytes() const;
 
+  // What prepare() would hold for a plan, given nothing packed before, and what it takes while it packs; what the
+  // plan's kernels read as it is stored.
+  struct Need {
+    uint64_t packed_bytes = 0;
+    uint64_t buffer_bytes = 0;
+    uint64_t stored_bytes = 0;
+  };
+  static Need need(const Program& program, const Plan& plan);
+
  private:
   mutable std::mutex mutex_;
   std::vector<AlignedBuffer> blocks_;  // of one prepare() each, the weights in the order of use

@@ -1,141 +1,126 @@
-// ChatML and Gemma conversations as segments, and their ids.
+// Conversations as variables of a template, rendered text as segments and ids.
 #include "lib/text/chat.h"
 
-#include "lib/text/chat_template.h"
-#include "lib/text/utf8_scan.h"
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lib/text/jinja.h"
+#include "nlohmann/json.hpp"
 
 namespace engine {
 
 namespace {
 
-constexpr std::string_view kGemmaBos = "<bos>";
+using jinja::Value;
+using Json = nlohmann::ordered_json;
 
-class Segments {
- public:
-  void from_template(std::string_view text) { add(text, true); }
-  void content(std::string_view text) { add(text, false); }
-  std::vector<ChatSegment> take() { return std::move(segments_); }
+constexpr int kMaxJsonDepth = 32;
 
- private:
-  void add(std::string_view text, bool from_template) {
-    if (text.empty()) return;
-    if (!segments_.empty() && segments_.back().from_template == from_template) {
-      segments_.back().text += text;
-    } else {
-      segments_.push_back({std::string(text), from_template});
-    }
+absl::StatusOr<Value> from_json(const Json& json, int depth) {
+  if (depth > kMaxJsonDepth) return error(Code::kArgument, "the variables are nested too deeply");
+  if (json.is_null()) return Value::none();
+  if (json.is_boolean()) return Value::boolean(json.get<bool>());
+  if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    return error(Code::kArgument, "a number of the variables is too large");
   }
-  std::vector<ChatSegment> segments_;
-};
-
-// White space of Python's str.strip, which Jinja's `trim` calls.
-bool is_python_space(uint32_t scalar) {
-  return (scalar >= 0x09 && scalar <= 0x0D) || (scalar >= 0x1C && scalar <= 0x20) ||
-         scalar == 0x85 || scalar == 0xA0 || scalar == 0x1680 ||
-         (scalar >= 0x2000 && scalar <= 0x200A) || scalar == 0x2028 || scalar == 0x2029 ||
-         scalar == 0x202F || scalar == 0x205F || scalar == 0x3000;
+  if (json.is_number_integer()) return Value::integer(json.get<int64_t>());
+  if (json.is_number()) return Value::real(json.get<double>());
+  if (json.is_string()) return Value::text(json.get_ref<const std::string&>(), true);
+  if (json.is_array()) {
+    jinja::List items;
+    for (const Json& element : json) {
+      ENGINE_ASSIGN_OR_RETURN(Value value, from_json(element, depth + 1));
+      items.push_back(std::move(value));
+    }
+    return Value::list(std::move(items));
+  }
+  jinja::Dict entries;
+  for (const auto& [key, element] : json.items()) {
+    ENGINE_ASSIGN_OR_RETURN(Value value, from_json(element, depth + 1));
+    entries.emplace_back(key, std::move(value));
+  }
+  return Value::dict(std::move(entries));
 }
 
-std::string_view trimmed(std::string_view text) {
-  size_t begin = 0;
-  size_t end = 0;
-  bool seen = false;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Step step = utf8_step(text.substr(at));
-    const bool space = step.valid && is_python_space(step.scalar);
-    if (!space && !seen) begin = at;
-    at += step.n_bytes;
-    if (!space) {
-      seen = true;
-      end = at;
-    }
+absl::StatusOr<Value> read_variables(std::string_view text) {
+  if (text.empty()) return Value::dict({});
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) {
+    return error(Code::kArgument, "the variables of the chat template are no JSON object");
   }
-  return text.substr(begin, seen ? end - begin : 0);
-}
-
-void render_chatml(const ChatTemplateInfo& info, std::span<const ChatMessage> messages,
-                   bool add_generation_prompt, Segments* out) {
-  if (!info.default_system.empty() && !messages.empty() && messages[0].role != "system") {
-    out->from_template("<|im_start|>system\n" + info.default_system + "<|im_end|>\n");
-  }
-  for (const ChatMessage& message : messages) {
-    out->from_template("<|im_start|>");
-    out->content(message.role);
-    out->from_template("\n");
-    out->content(message.content);
-    out->from_template("<|im_end|>\n");
-  }
-  if (add_generation_prompt) out->from_template("<|im_start|>assistant\n");
-}
-
-absl::Status render_gemma(const ChatTemplateInfo& info, std::span<const ChatMessage> messages,
-                          bool add_generation_prompt, Segments* out) {
-  if (messages.empty()) return error(Code::kArgument, "the conversation has no message");
-  std::string_view system;
-  const bool has_system = messages[0].role == "system";
-  if (has_system) {
-    if (!info.takes_system) {
-      return error(Code::kChatTemplate, "the model's template has no system role");
-    }
-    system = messages[0].content;
-    messages = messages.subspan(1);
-  }
-  out->from_template(kGemmaBos);
-  bool users_turn = true;
-  for (const ChatMessage& message : messages) {
-    if ((message.role == "user") != users_turn) {
-      return error(Code::kChatTemplate, "the model's template wants user and assistant in turn");
-    }
-    out->from_template("<start_of_turn>");
-    if (message.role == "assistant") {
-      out->from_template("model");
-    } else {
-      out->content(message.role);
-    }
-    out->from_template("\n");
-    if (has_system && &message == &messages[0]) {
-      out->content(system);
-      out->from_template("\n\n");
-    }
-    out->content(trimmed(message.content));
-    out->from_template("<end_of_turn>\n");
-    users_turn = !users_turn;
-  }
-  if (add_generation_prompt) out->from_template("<start_of_turn>model\n");
-  return absl::OkStatus();
+  return from_json(json, 0);
 }
 
 }  // namespace
 
-ChatFamily recognise_chat_template(std::string_view template_text) {
-  return read_chat_template(template_text).family;
+struct ChatTemplate::Tree {
+  jinja::Block block;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<Tree> tree) : tree_(std::move(tree)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+absl::StatusOr<ChatTemplate> ChatTemplate::parse(std::string_view source) {
+  auto tree = std::make_unique<Tree>();
+  ENGINE_ASSIGN_OR_RETURN(tree->block, jinja::parse(source));
+  return ChatTemplate(std::move(tree));
 }
 
-std::string_view chat_family_name(ChatFamily family) {
-  switch (family) {
-    case ChatFamily::kChatMl: return "chatml";
-    case ChatFamily::kGemma: return "gemma";
-    case ChatFamily::kUnknown: break;
+absl::StatusOr<std::vector<ChatSegment>> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                                              const ChatOptions& options) const {
+  ENGINE_ASSIGN_OR_RETURN(const Value given, read_variables(options.variables_json));
+  jinja::List list;
+  for (const ChatMessage& message : messages) {
+    list.push_back(Value::dict({{"role", Value::text(message.role, true)},
+                                {"content", Value::text(message.content, true)}}));
   }
-  return "unknown";
+  const Value variables =
+      Value::dict({{"messages", Value::list(std::move(list))},
+                   {"tools", Value::none()},
+                   {"documents", Value::none()},
+                   {"add_generation_prompt", Value::boolean(options.add_generation_prompt)},
+                   {"bos_token", Value::text(options.bos_token)},
+                   {"eos_token", Value::text(options.eos_token)}});
+  for (const auto& [name, value] : given.as_dict()) variables.set(name, value);
+  ENGINE_ASSIGN_OR_RETURN(const jinja::Text text,
+                          jinja::render(tree_->block, variables, {options.unix_time}));
+  std::vector<ChatSegment> segments;
+  for (size_t i = 0; i < text.chars.size(); ++i) {
+    const bool from_template = text.owners[i] == '\0';
+    if (segments.empty() || segments.back().from_template != from_template) {
+      segments.push_back({"", from_template});
+    }
+    segments.back().text.push_back(text.chars[i]);
+  }
+  return segments;
 }
 
-absl::StatusOr<std::vector<ChatSegment>> render_chat(ChatFamily family,
-                                                     std::string_view template_text,
-                                                     std::span<const ChatMessage> messages,
-                                                     bool add_generation_prompt) {
-  const ChatTemplateInfo info = read_chat_template(template_text);
-  if (info.family == ChatFamily::kUnknown || info.family != family) {
-    return error_at(Code::kChatTemplate, "tokenizer.chat_template", kNoOffset,
-                    "tokenizer.chat_template: the chat template is absent or of no known family");
+std::string_view chat_family_name(std::string_view source) {
+  const auto has = [&](std::string_view text) { return absl::StrContains(source, text); };
+  if (has("<|im_start|>")) {
+    if (has("<|im_sep|>")) return "phi4";
+    if (has("<|tool_list_start|>") || has("<|startoftext|>")) return "lfm2";
+    return has("enable_thinking") || has("</think>") ? "qwen3" : "chatml";
   }
-  Segments out;
-  if (family == ChatFamily::kChatMl) {
-    render_chatml(info, messages, add_generation_prompt, &out);
-  } else {
-    ENGINE_RETURN_IF_ERROR(render_gemma(info, messages, add_generation_prompt, &out));
+  if (has("<|start|>") && has("<|channel|>")) return "gpt-oss";
+  if (has("<\uFF5CAssistant\uFF5C>")) return "deepseek";
+  if (has("<|start_header_id|>")) return "llama3";
+  if (has("<start_of_turn>")) return "gemma";
+  if (has("<<SYS>>")) return "llama2";
+  if (has("[INST]")) return has("[SYSTEM_PROMPT]") ? "mistral-v7" : "mistral";
+  if (has("<|assistant|>") && has("<|end|>")) return "phi3";
+  if (has("<|assistant|>") && has("<|user|>")) return "zephyr";
+  return "other";
+}
+
+const BuiltinTemplate* find_builtin_chat_template(std::string_view name) {
+  for (const BuiltinTemplate& known : builtin_chat_templates()) {
+    if (known.name == name) return &known;
   }
-  return out.take();
+  return nullptr;
 }
 
 std::string chat_text(std::span<const ChatSegment> segments) {

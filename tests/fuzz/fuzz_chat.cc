@@ -16,7 +16,6 @@
 
 namespace {
 
-using engine::ChatFamily;
 using engine::ChatMessage;
 
 constexpr std::string_view kChatMl =
@@ -71,11 +70,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::unique_ptr<engine::Tokenizer> tokenizer = toy();
   const std::string_view input(reinterpret_cast<const char*>(data), size);
 
-  // The input as a template: whatever is recognised renders.
-  const ChatFamily guessed = engine::recognise_chat_template(input);
-  const std::vector<ChatMessage> hello = {{"user", "Hello"}};
-  const auto rendered = engine::render_chat(guessed, input, hello, true);
-  check(rendered.ok() == (guessed != ChatFamily::kUnknown));
+  // The input as a template: it is rendered or refused; content never belongs to the template.
+  const std::vector<ChatMessage> hello = {{"user", "H\x01llo"}, {"assistant", "\x01"}};
+  engine::ChatOptions options;
+  options.bos_token = "<bos>";
+  options.unix_time = 1;
+  const auto own = engine::ChatTemplate::parse(input);
+  if (own.ok()) {
+    const auto rendered = own->render(hello, options);
+    for (const engine::ChatSegment& segment :
+         rendered.ok() ? *rendered : std::vector<engine::ChatSegment>()) {
+      const bool holds_content = segment.text.find('\x01') != std::string::npos;
+      check(!segment.from_template || !holds_content ||
+            input.find('\x01') != std::string_view::npos ||
+            input.find('\\') != std::string_view::npos);
+    }
+  }
+  // And as the variables.
+  engine::ChatOptions with_variables = options;
+  with_variables.variables_json = input;
+  static const auto prints =
+      engine::ChatTemplate::parse("{{ tools | tojson(indent=1) }}{{ tools }}{{ messages[0] }}");
+  (void)prints->render(hello, with_variables);
 
   // The input as a conversation: NUL bytes part the turns, a leading digit chooses the role.
   std::vector<ChatMessage> messages;
@@ -92,9 +108,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     messages.push_back({role, turn});
   }
   for (const std::string_view text : {kChatMl, kGemma}) {
-    const ChatFamily family = engine::recognise_chat_template(text);
-    check(family != ChatFamily::kUnknown);
-    const auto segments = engine::render_chat(family, text, messages, true);
+    const auto chat = engine::ChatTemplate::parse(text);
+    check(chat.ok());
+    const auto segments = chat->render(messages, options);
     if (!segments.ok()) continue;  // an order that the template refuses
     const auto ids = engine::chat_ids(*tokenizer, *segments);
     check(ids.ok());

@@ -51,6 +51,10 @@ class ModelParams(Sized):
         ("host", C.c_void_p),
         ("fd", C.c_int32),
         ("reserved", C.c_uint32),
+        ("read", C.c_void_p),
+        ("read_user", C.c_void_p),
+        ("paths", C.POINTER(C.c_char_p)),
+        ("n_paths", C.c_uint64),
     ]
 
 

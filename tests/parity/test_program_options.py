@@ -32,9 +32,11 @@ COMMANDS = {
     "decode_proxy": (["--tokens", "2", "--prompt", "the", "--skip-bandwidth"], b""),
     "generate": (["-p", "the", "-n", "2"], b""),
     "hello": ([], b""),
+    "inspect": ([], b""),
     "inspect_plan": ([], b""),
     "logit_lens.py": (["-p", "the", "--json"], b""),
     "observe": (["-p", "the", "-n", "2"], b""),
+    "perplexity": (["text.txt", "--ctx", "16"], b""),
     "steer": (["-p", "the", "--vector", "vector.npy", "--layer", "1", "-n", "2"], b""),
     "tokenize": ([], b"1 2"),
 }
@@ -43,6 +45,7 @@ VALUES = {
     "--alpha": ["2"],
     "--answers": ["a", "b"],
     "--chunk": ["3"],
+    "--chunks": ["1"],
     "--clean": ["the tese"],
     "--corrupted": ["the tesa"],
     "--ctx": ["64"],
@@ -134,6 +137,7 @@ def folder(engine, tmp_path_factory):
     toys.build_gguf(toy).kv("tokenizer.chat_template", STR, CHATML).write(path / "model.gguf")
     np.save(path / "vector.npy", np.ones((1, toy.n_embd), np.float32))
     (path / "prompt.txt").write_text("the test")
+    (path / "text.txt").write_text("the test " * 100)
     plan = run("inspect_plan", ["model.gguf", "--json"], path)
     assert plan.returncode == 0, plan.stderr.decode()
     (path / "plan.json").write_bytes(plan.stdout)
@@ -191,6 +195,7 @@ def test_examples_run_as_printed(program, engine, tmp_path):
         pytest.skip("smollm2: run examples/fetch_model.sh smollm2")
     command(program)
     (tmp_path / "model.gguf").symlink_to(path)
+    (tmp_path / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 20)
     lines = help_text(program, tmp_path).split("Example: ", 1)[1].splitlines()
     for line in filter(None, map(str.strip, lines)):
         done = subprocess.run(

@@ -251,6 +251,23 @@ TEST_CASE("a vocabulary of 262,144 tokens and 500,000 merges is read whole (case
   CHECK((**parsed->get_ints("types")).size() == 262144);
 }
 
+// Time is measured by perf/bench_files.py; here is why it is linear: each string is looked at once.
+TEST_CASE("the work of parsing is linear in the vocabulary (case 4b)", "[gguf]") {
+  uint64_t n_reads[3];
+  for (size_t factor : {0, 1, 2}) {
+    GgufBuilder builder;
+    builder.strings("tokens", std::vector<std::string>(5000 * factor, "token"));
+    builder.strings("merges", std::vector<std::string>(9000 * factor, "a b"));
+    builder.array<float>("scores", std::vector<float>(5000 * factor, -1.5f));
+    const auto file = builder.build();
+    const auto parsed = Gguf::parse(file, test_block_shape);
+    REQUIRE(parsed.ok());
+    n_reads[factor] = parsed->n_reads();
+  }
+  CHECK(n_reads[1] == n_reads[0] + 14000);
+  CHECK(n_reads[2] == n_reads[0] + 28000);
+}
+
 TEST_CASE("widening an array cannot claim many times the file size", "[gguf]") {
   GgufBuilder builder;
   builder.array<uint8_t>("bytes", std::vector<uint8_t>((2u << 20) + 1, 1));
