@@ -11,19 +11,12 @@
 #include <vector>
 
 #include "lib/base/half.h"
+#include "lib/base/hash.h"
 #include "lib/quant/format.h"
 #include "tests/unit/gguf_builder.h"
+#include "tests/unit/random_blocks.h"
 
 namespace engine {
-
-// splitmix64 (Steele, Lea, Flood 2014) mapped to [-1, 1): deterministic weights without state.
-inline float toy_noise(uint64_t seed, uint64_t index) {
-  uint64_t z = seed * 0x9E3779B97F4A7C15u + (index + 1) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  z ^= z >> 31;
-  return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1.0);
-}
 
 // Weights of a block format near `w`: plain rounding, no search for the best scale. Rows are whole blocks.
 inline std::vector<uint8_t> toy_encode(Format format, const std::vector<float>& w) {
@@ -79,9 +72,10 @@ struct ToyModel {
   // Overrides a scalar key "llama.x": value, as i64 unless listed in no one else's type.
   std::vector<std::pair<std::string, int64_t>> set_i64;
   std::vector<std::pair<std::string, float>> set_f32;
-  // Of the matrices, and of those whose name contains a key: F32, Q8_0, Q4_0 or Q4_K.
+  // Of the matrices, and of those whose name contains a key: F32, Q8_0, Q4_0 or Q4_K, any with random_blocks.
   Format matrix_format = Format::kF32;
   std::map<std::string, Format> matrix_formats;
+  bool random_blocks = false;  // every bit of a matrix's blocks is random but for its scale
 
   std::vector<uint8_t> build() const {
     GgufBuilder b;
@@ -133,6 +127,10 @@ struct ToyModel {
   // gemma4: the last layer reads the keys and values of the one before.
   bool reads_others(int64_t l) const { return arch == "gemma4" && n_layer > 1 && l == n_layer - 1; }
   bool is_conv(int64_t l) const { return arch == "lfm2" && l % 2 == 1; }
+  // Not std::hash, which may differ between C++ libraries.
+  uint64_t key_of_name(const std::string& name) const {
+    return hash64(name.data(), name.size()) ^ seed;
+  }
   // Keys that build() writes itself; an override of one of them replaces its value there.
   static bool is_new_key(const std::string& key) {
     static const std::set<std::string> kOwn = {"context_length",
@@ -196,23 +194,33 @@ struct ToyModel {
   void put_matrix(GgufBuilder& b, const std::string& name, int64_t cols, int64_t rows,
                   int64_t n = 1) const {
     if (skip.contains(name)) return;
-    std::vector<float> w(static_cast<size_t>(cols * rows * n));
-    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    const int64_t count = cols * rows * n;
+    const uint64_t key = key_of_name(name);
     const float scale = 1.7f / std::sqrt(static_cast<float>(cols));
-    for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
+    const auto near_noise = [&](Format format) {
+      std::vector<float> w(static_cast<size_t>(count));
+      for (size_t i = 0; i < w.size(); ++i) w[i] = toy_noise(key, i) * scale;
+      return toy_encode(format, w);
+    };
     Format format = name.ends_with("ffn_gate_inp.weight") ? Format::kF32 : matrix_format;
     for (const auto& [part, other] : matrix_formats) {
       if (name.find(part) != std::string::npos) format = other;
     }
     std::vector<uint64_t> dims = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
     if (n > 1) dims.push_back(static_cast<uint64_t>(n));
-    b.tensor({name, dims, static_cast<uint32_t>(format), toy_encode(format, w), {}, {}, {}});
+    b.tensor({name,
+              dims,
+              static_cast<uint32_t>(format),
+              random_blocks ? random_weights(format, count, key, scale) : near_noise(format),
+              {},
+              {},
+              {}});
   }
   void put_vector(GgufBuilder& b, const std::string& name, int64_t n, float around,
                   uint32_t type = 0) const {
     if (skip.contains(name)) return;
     ByteWriter data;
-    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    const uint64_t key = key_of_name(name);
     for (int64_t i = 0; i < n; ++i) {
       const float value = around + 0.2f * toy_noise(key, static_cast<uint64_t>(i));
       if (type == 0) data.put(value);
@@ -226,7 +234,7 @@ struct ToyModel {
   // Biases of every expert: [n, X].
   void put_expert_bias(GgufBuilder& b, const std::string& name, int64_t n) const {
     std::vector<float> values(static_cast<size_t>(n * n_experts));
-    const uint64_t key = std::hash<std::string>{}(name) ^ seed;
+    const uint64_t key = key_of_name(name);
     for (size_t i = 0; i < values.size(); ++i) values[i] = 0.5f * toy_noise(key, i);
     b.f32(name, {static_cast<uint64_t>(n), static_cast<uint64_t>(n_experts)}, values);
   }
