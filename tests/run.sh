@@ -4,18 +4,21 @@
 #   tests/run.sh                everything
 #   tests/run.sh --deps-only    only install (packages, sources, Python environment, the two test models)
 #   tests/run.sh --quick        without the sanitizer and fuzz runs
+#   tests/run.sh --aarch64      also tests/aarch64.sh: kernels and sessions on AArch64 under qemu
 #
 # CTest and pytest count each test; the sanitizer build, each fuzz target and a failed step count as one each.
 # Results go to build/results. Environment: ENGINE_FUZZ_SECONDS (30), ENGINE_JOBS (all processors).
 set -uo pipefail
-usage() { sed -n '2,9s/^# \{0,1\}//p' tests/run.sh; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' tests/run.sh; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 quick=
 deps_only=
+aarch64=
 for argument in "$@"; do
   case $argument in
     --deps-only) deps_only=1 ;;
+    --aarch64) aarch64=1 ;;
     --quick) quick=1 ;;
     -h | --help)
       usage
@@ -65,6 +68,7 @@ finish() {
 
 groups=(build test venv)
 [[ $quick ]] || groups+=(fuzz)
+[[ ! $aarch64 ]] || groups+=(aarch64)
 step "dependencies" bash cmake/install_deps.sh "${groups[@]}" || finish
 python=$(bash cmake/install_deps.sh --print-python)
 # Tests that need a model are skipped, and counted, where it cannot be fetched.
@@ -90,6 +94,7 @@ if step "release build" build release -DENGINE_BUILD_TESTS=ON; then
   ctest --test-dir build/release -j "$jobs" --output-on-failure --no-tests=error \
     --output-junit "$PWD/$results/ctest.xml" > "$results/ctest.log" 2>&1
   grep -E '\*\*\*|tests passed' "$results/ctest.log"
+  grep '^signature of ' build/release/Testing/Temporary/LastTest.log
   grep -qE '^100% tests passed' "$results/ctest.log" || sed -n '/Start/,$p' "$results/ctest.log" | grep -vE ' Start | Passed ' | head -300
   add_junit CTest "$results/ctest.xml"
 
@@ -128,6 +133,11 @@ if [[ ! $quick ]]; then
       [[ -e $source ]] && counted "fuzz $(basename "$source" .cc)" fuzzed "$(basename "$source" .cc)"
     done
   fi
+fi
+if [[ $aarch64 ]]; then
+  heading "AArch64"
+  bash tests/aarch64.sh
+  add_junit AArch64 "$results/ctest-aarch64.xml"
 fi
 heading "done"
 finish
