@@ -114,12 +114,13 @@ sanitized() {
   ctest --test-dir build/asan-ubsan -R '^abi: ' -j "$jobs" --output-on-failure > "$results/abi-asan.log" 2>&1 ||
     { cat "$results/abi-asan.log" && return 1; }
 }
+# Inputs that once were found, or that are like those, lie in tests/fuzz/inputs/TARGET and are run each time.
 fuzzed() {
   local name=$1 corpus=build/fuzz/corpus/$1
   mkdir -p "$corpus" "$results/$name"
   ENGINE_FUZZ_SEEDS=$corpus "build/fuzz/bin/$name" -runs=0 > "$results/$name.log" 2>&1
   "build/fuzz/bin/$name" -max_total_time="${ENGINE_FUZZ_SECONDS:-30}" -timeout=10 -rss_limit_mb=2048 \
-    -print_final_stats=1 -artifact_prefix="$results/$name/" "$corpus" >> "$results/$name.log" 2>&1
+    -print_final_stats=1 -artifact_prefix="$results/$name/" "$corpus" "tests/fuzz/inputs/$name" >> "$results/$name.log" 2>&1
   local status=$?
   if ((status)); then tail -60 "$results/$name.log"; else grep number_of_executed_units "$results/$name.log"; fi
   return $status

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,6 +66,17 @@ void check(bool holds) {
 }
 
 }  // namespace
+
+// With ENGINE_FUZZ_SEEDS set, the built-in templates are written to that folder before the run.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  const char* folder = std::getenv("ENGINE_FUZZ_SEEDS");
+  if (folder == nullptr) return 0;
+  for (const engine::BuiltinTemplate& known : engine::builtin_chat_templates()) {
+    std::ofstream(std::string(folder) + "/seed_" + std::string(known.name), std::ios::binary)
+        << known.source;
+  }
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::unique_ptr<engine::Tokenizer> tokenizer = toy();

@@ -106,8 +106,39 @@ void check(bool holds) {
 
 std::vector<std::vector<uint8_t>> toy_files() {
   std::vector<std::vector<uint8_t>> files = {toy_spm()};
-  for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "deepseek-v3", "superbpe"}) {
+  for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "deepseek-v3", "superbpe", "tiny_aya",
+                          "afmoe", "jais-2", "exaone-moe", "kimi-k2"}) {
     files.push_back(toy_bpe(pre));
+  }
+  return files;
+}
+
+// Small vocabularies of the models that do not give every text back: for seeds only.
+std::vector<std::vector<uint8_t>> other_files() {
+  std::vector<std::vector<uint8_t>> files;
+  for (const char* model : {"bert", "t5", "gemma4", "rwkv"}) {
+    const std::vector<std::string> pieces = {"<unk>",
+                                             "</s>",
+                                             "\xE2\x96\x81",
+                                             "a",
+                                             "ab",
+                                             "\xE2\x96\x81"
+                                             "ab",
+                                             "\n\n",
+                                             "<0x41>"};
+    GgufBuilder file;
+    file.string("tokenizer.ggml.model", model).strings("tokenizer.ggml.tokens", pieces);
+    file.array<int32_t>("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 4, 6});
+    file.array<float>("tokenizer.ggml.scores", {0, 0, -1, -2, -3, -2, 0, 0});
+    file.strings("tokenizer.ggml.merges", {"a b", "\xE2\x96\x81 a"});
+    // One entry: 'A' becomes "b".
+    std::vector<uint8_t> map(4 + 4 * 256 + 2, 0);
+    map[1] = 4;
+    map[4 + 1] = 4;
+    map.back() = 0;
+    file.array("tokenizer.ggml.precompiled_charsmap", map);
+    file.scalar<uint32_t>("tokenizer.ggml.unknown_token_id", 0);
+    files.push_back(file.build());
   }
   return files;
 }
@@ -143,7 +174,9 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   const char* folder = std::getenv("ENGINE_FUZZ_SEEDS");
   if (folder == nullptr) return 0;
   int n = 0;
-  for (const std::vector<uint8_t>& file : toy_files()) {
+  std::vector<std::vector<uint8_t>> files = toy_files();
+  for (std::vector<uint8_t>& file : other_files()) files.push_back(std::move(file));
+  for (const std::vector<uint8_t>& file : files) {
     std::ofstream(std::string(folder) + "/seed_vocab_" + std::to_string(n++), std::ios::binary)
         .write(reinterpret_cast<const char*>(file.data()),
                static_cast<std::streamsize>(file.size()));
