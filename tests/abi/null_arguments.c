@@ -73,6 +73,10 @@ static void check_without_handles(void) {
   CHECK_STATUS(engine_model_tensor_at(NULL, 0, &tensor), ENGINE_ARGUMENT);
   CHECK(engine_model_target_at(NULL, 0) == NULL);
   CHECK(engine_pretokenizer_at(UINT32_MAX, NULL) == NULL);
+  CHECK(engine_chat_template_at(UINT32_MAX) == NULL);
+  CHECK(engine_chat_tokenize_with(NULL, NULL, 0, NULL, NULL, 0, NULL, NULL) == ENGINE_ARGUMENT);
+  CHECK(engine_chat_render_with(NULL, NULL, 0, NULL, NULL, 0, NULL, NULL) == ENGINE_ARGUMENT);
+  CHECK(engine_memory_forecast(NULL, NULL, NULL, NULL) == ENGINE_ARGUMENT);
   CHECK_STATUS(engine_tokenize(NULL, "a", 1, 0, 0, &id, 1, &n, NULL, &error), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_token_bytes(NULL, 0, 0, bytes, 8, &n), ENGINE_ARGUMENT);
   CHECK_STATUS(engine_detokenize(NULL, &id, 1, 0, bytes, 8, &n, &error), ENGINE_ARGUMENT);
