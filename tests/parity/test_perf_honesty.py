@@ -149,10 +149,10 @@ def counter_library(folder, blind):
     if not compiler:
         pytest.skip("no C compiler")
     source = (PERF / "allocation_count.c").read_text()
-    honest = "static int64_t n_allocations;"
+    honest = "static int64_t n_allocations,"
     assert honest in source
     path = folder / "counted.c"
-    path.write_text(source.replace(honest, "static __thread int64_t n_allocations;") if blind else source)
+    path.write_text(source.replace(honest, "static __thread int64_t n_allocations,") if blind else source)
     flags = ["-O1", "-fPIC", "-shared", "-fno-builtin", "-DALLOCATION_COUNT_PRELOAD", f"-I{PERF}"]
     subprocess.run([compiler, *flags, str(path), "-o", str(folder / "counter.so")], check=True)
     return folder / "counter.so"
