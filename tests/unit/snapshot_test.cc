@@ -326,7 +326,8 @@ TEST_CASE("portable snapshots that do not fit leave the session as it was") {
       REQUIRE(code_of(import_kv(std::span(good).first(n), kModel, b.get())) == Code::kCorrupt);
     }
     const auto [manifest, data] = manifest_of(good);
-    const auto edit = [&](const char* pointer, const nlohmann::json& value) {
+    // clang 14 captures no structured binding by reference.
+    const auto edit = [&, &manifest = manifest](const char* pointer, const nlohmann::json& value) {
       nlohmann::json m = manifest;
       m[nlohmann::json::json_pointer(pointer)] = value;
       return code_of(import_kv(with_manifest(good, m), kModel, b.get()));
