@@ -66,6 +66,7 @@ class Renderer {
   };
 
   absl::Status put(const Text& text, Text* out) {
+    if (text.is_cut) return template_error("a value prints as more than a chat template needs");
     ENGINE_RETURN_IF_ERROR(budget_.make(text.chars.size()));
     out->append(text);
     return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace engine::jinja {
 namespace {
 
 // Lists that share parts can print far longer than they are; no conversation does.
-constexpr size_t kMaxNestedBytes = size_t{64} << 20;
+constexpr size_t kMaxNestedBytes = size_t{4} << 20;
 
 // Python's repr of a float: the shortest digits, with a point.
 std::string real_text(double x) {
@@ -91,7 +91,7 @@ void put(const Value& value, bool quoted, Text* out) {
   } else if (value.is_real()) {
     out->append(real_text(value.as_real()));
   } else if (out->chars.size() > kMaxNestedBytes) {
-    return;
+    out->is_cut = true;
   } else if (value.is_list()) {
     const List& items = value.as_list();
     out->append(value.is_tuple() ? "(" : "[");

@@ -20,6 +20,7 @@ namespace engine::jinja {
 struct Text {
   std::string chars;
   std::string owners;
+  bool is_cut = false;  // the text of a value that prints as too much; it may not be put out
 
   Text() = default;
   Text(std::string_view text, bool from_caller)
@@ -27,6 +28,7 @@ struct Text {
   void append(const Text& other) {
     chars += other.chars;
     owners += other.owners;
+    is_cut = is_cut || other.is_cut;
   }
   void append(std::string_view text) {
     chars += text;
