@@ -16,6 +16,7 @@
 #include "backends/cpu/lane_tree-inl.h"
 #include "backends/cpu/math-inl.h"
 #include "backends/cpu/math_scalar.h"
+#include "lib/contract/kv_block.h"
 
 #if ENGINE_HWY_FMA_TARGET
 HWY_BEFORE_NAMESPACE();
@@ -63,20 +64,14 @@ struct Heads {
     return reinterpret_cast<const Stored*>(page + args.kv.v_offset_bytes) +
            (kv_head * kKvPagePositions + position % kKvPagePositions) * args.head_dim_v;
   }
-  // Of q8_0.
+  // Of q8_0, from the position on.
   const hwy::float16_t* k_scales(int64_t position) const {  // [ceil(Dk / 32)][64]
-    const uint8_t* page = args.kv.pages[position / kKvPagePositions];
-    return reinterpret_cast<const hwy::float16_t*>(page + args.kv.k_offset_bytes +
-                                                   args.n_kv_heads * args.head_dim_k *
-                                                       kKvPagePositions) +
-           kv_head * kv_blocks(args.head_dim_k) * kKvPagePositions;
+    return reinterpret_cast<const hwy::float16_t*>(
+        q8_key(args.kv, args.n_kv_heads, args.head_dim_k, kv_head, position).scales);
   }
   const hwy::float16_t* v_scales(int64_t position) const {  // [ceil(Dv / 32)]
-    const uint8_t* page = args.kv.pages[position / kKvPagePositions];
-    return reinterpret_cast<const hwy::float16_t*>(page + args.kv.v_offset_bytes +
-                                                   args.n_kv_heads * args.head_dim_v *
-                                                       kKvPagePositions) +
-           (kv_head * kKvPagePositions + position % kKvPagePositions) * kv_blocks(args.head_dim_v);
+    return reinterpret_cast<const hwy::float16_t*>(
+        q8_value(args.kv, args.n_kv_heads, args.head_dim_v, kv_head, position).scales);
   }
 };
 
@@ -94,7 +89,7 @@ HWY_INLINE void dot_positions(const Heads<kQ, Stored>& heads, int64_t position, 
   const int64_t slot = position % kKvPagePositions;
   const Stored* k = heads.k_page(position) + slot;
   const hwy::float16_t* scales_at = nullptr;
-  if constexpr (kHasScales<Stored>) scales_at = heads.k_scales(position) + slot;
+  if constexpr (kHasScales<Stored>) scales_at = heads.k_scales(position);
   VF scales[kVectors];
   VF sums[kQ][kVectors];
   HWY_UNROLL(4)

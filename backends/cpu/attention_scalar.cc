@@ -7,14 +7,13 @@
 #include "backends/cpu/lane_tree.h"
 #include "backends/cpu/math_scalar.h"
 #include "lib/base/half.h"
+#include "lib/contract/kv_block.h"
 
 namespace engine {
 namespace {
 
 float load(uint16_t half) { return f16_to_f32(half); }
 float load(float value) { return value; }
-
-struct Q8 {};
 
 // A key, or value, of a position: dimension d lies at [d * stride].
 template <class Stored>
@@ -23,43 +22,28 @@ struct KvVector {
   int64_t stride;
   float operator[](int64_t d) const { return load(values[d * stride]); }
 };
-template <>
-struct KvVector<Q8> {
-  const int8_t* codes;
-  int64_t stride;
-  const uint16_t* scales;
-  int64_t scale_stride;
-  float operator[](int64_t d) const {
-    return f16_to_f32(scales[d / kKvBlock * scale_stride]) * static_cast<float>(codes[d * stride]);
-  }
-};
 
 template <class Stored>
-KvVector<Stored> key_at(const AttentionArgs& args, int64_t kv_head, int64_t j) {
-  const int64_t slot = j % kKvPagePositions, dk = args.head_dim_k;
-  const uint8_t* at = args.kv.pages[j / kKvPagePositions] + args.kv.k_offset_bytes;
-  const int64_t first = kv_head * dk * kKvPagePositions + slot;
-  if constexpr (std::is_same_v<Stored, Q8>) {
-    const uint8_t* scales = at + args.n_kv_heads * dk * kKvPagePositions;
-    return {reinterpret_cast<const int8_t*>(at) + first, kKvPagePositions,
-            reinterpret_cast<const uint16_t*>(scales) + kv_head * kv_blocks(dk) * kKvPagePositions +
-                slot,
-            kKvPagePositions};
+auto key_at(const AttentionArgs& args, int64_t kv_head, int64_t j) {
+  const int64_t dk = args.head_dim_k;
+  if constexpr (std::is_same_v<Stored, int8_t>) {
+    return q8_key(args.kv, args.n_kv_heads, dk, kv_head, j);
   } else {
-    return {reinterpret_cast<const Stored*>(at) + first, kKvPagePositions};
+    const uint8_t* at = args.kv.pages[j / kKvPagePositions] + args.kv.k_offset_bytes;
+    const int64_t first = kv_head * dk * kKvPagePositions + j % kKvPagePositions;
+    return KvVector<Stored>{reinterpret_cast<const Stored*>(at) + first, kKvPagePositions};
   }
 }
 
 template <class Stored>
-KvVector<Stored> value_at(const AttentionArgs& args, int64_t kv_head, int64_t j) {
-  const int64_t row = kv_head * kKvPagePositions + j % kKvPagePositions, dv = args.head_dim_v;
-  const uint8_t* at = args.kv.pages[j / kKvPagePositions] + args.kv.v_offset_bytes;
-  if constexpr (std::is_same_v<Stored, Q8>) {
-    const uint8_t* scales = at + args.n_kv_heads * dv * kKvPagePositions;
-    return {reinterpret_cast<const int8_t*>(at) + row * dv, 1,
-            reinterpret_cast<const uint16_t*>(scales) + row * kv_blocks(dv), 1};
+auto value_at(const AttentionArgs& args, int64_t kv_head, int64_t j) {
+  const int64_t dv = args.head_dim_v;
+  if constexpr (std::is_same_v<Stored, int8_t>) {
+    return q8_value(args.kv, args.n_kv_heads, dv, kv_head, j);
   } else {
-    return {reinterpret_cast<const Stored*>(at) + row * dv, 1};
+    const uint8_t* at = args.kv.pages[j / kKvPagePositions] + args.kv.v_offset_bytes;
+    const int64_t row = kv_head * kKvPagePositions + j % kKvPagePositions;
+    return KvVector<Stored>{reinterpret_cast<const Stored*>(at) + row * dv, 1};
   }
 }
 
@@ -69,7 +53,7 @@ void attend_split(const AttentionArgs& args, const float* q, int64_t kv_head, in
                   int64_t end, float* scores, float* o, float* max_out, float* sum_out) {
   float max = -INFINITY;
   for (int64_t j = begin; j < end; ++j) {
-    const KvVector<Stored> k = key_at<Stored>(args, kv_head, j);
+    const auto k = key_at<Stored>(args, kv_head, j);
     float s = 0.0f;
     for (int64_t d = 0; d < args.head_dim_k; ++d) s = std::fma(q[d], k[d], s);
     s *= args.scale;
@@ -80,7 +64,7 @@ void attend_split(const AttentionArgs& args, const float* q, int64_t kv_head, in
   float lanes[kVirtualLanes] = {};
   std::fill(o, o + args.head_dim_v, 0.0f);
   for (int64_t j = begin; j < end; ++j) {
-    const KvVector<Stored> v = value_at<Stored>(args, kv_head, j);
+    const auto v = value_at<Stored>(args, kv_head, j);
     const float e = math::exp_f32(scores[j - begin] - max);
     lanes[j % kVirtualLanes] += e;
     for (int64_t d = 0; d < args.head_dim_v; ++d) o[d] = std::fma(e, v[d], o[d]);
@@ -134,6 +118,6 @@ void attention(const void* raw_args) {
 
 KernelEntry attention_f16_scalar(Target) { return &attention<uint16_t>; }
 KernelEntry attention_f32_scalar(Target) { return &attention<float>; }
-KernelEntry attention_q8_0_scalar(Target) { return &attention<Q8>; }
+KernelEntry attention_q8_0_scalar(Target) { return &attention<int8_t>; }
 
 }  // namespace engine

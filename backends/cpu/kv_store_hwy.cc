@@ -113,27 +113,21 @@ void kv_store_q8_0(const void* raw_args) {
   HWY_ALIGN int8_t codes[kKvBlock];
   for (int64_t t = 0; t < args.n_tokens; ++t) {
     const int64_t position = args.first_position + t;
-    const int64_t slot = position % kKvPagePositions;
-    uint8_t* const page = args.kv.pages[position / kKvPagePositions];
-    uint8_t* const k_page = page + args.kv.k_offset_bytes;
-    uint8_t* const v_page = page + args.kv.v_offset_bytes;
-    auto* const k_scales = reinterpret_cast<uint16_t*>(k_page + G * Dk * kKvPagePositions);
-    auto* const v_scales = reinterpret_cast<uint16_t*>(v_page + G * Dv * kKvPagePositions);
     for (int64_t g = 0; g < G; ++g) {
       const float* const k = args.k + t * args.k_stride + g * Dk;
       const float* const v = args.v + t * args.v_stride + g * Dv;
+      const Q8Vector key = q8_key(args.kv, G, Dk, g, position);
       for (int64_t b = 0; b < kv_blocks(Dk); ++b) {
         const int64_t first = b * kKvBlock, n = HWY_MIN(kKvBlock, Dk - first);
-        k_scales[(g * kv_blocks(Dk) + b) * kKvPagePositions + slot] =
-            quantize_block(k + first, n, codes, finite);
-        uint8_t* const out = k_page + (g * Dk + first) * kKvPagePositions + slot;
-        for (int64_t i = 0; i < n; ++i) out[i * kKvPagePositions] = static_cast<uint8_t>(codes[i]);
+        key.scales[b * kKvPagePositions] = quantize_block(k + first, n, codes, finite);
+        int8_t* const out = key.codes + first * kKvPagePositions;
+        for (int64_t i = 0; i < n; ++i) out[i * kKvPagePositions] = codes[i];
       }
-      const int64_t row = g * kKvPagePositions + slot;
+      const Q8Vector value = q8_value(args.kv, G, Dv, g, position);
       for (int64_t b = 0; b < kv_blocks(Dv); ++b) {
         const int64_t first = b * kKvBlock, n = HWY_MIN(kKvBlock, Dv - first);
-        v_scales[row * kv_blocks(Dv) + b] = quantize_block(v + first, n, codes, finite);
-        std::memcpy(v_page + row * Dv + first, codes, static_cast<size_t>(n));
+        value.scales[b] = quantize_block(v + first, n, codes, finite);
+        std::memcpy(value.codes + first, codes, static_cast<size_t>(n));
       }
     }
   }

@@ -56,21 +56,11 @@ void kv_store_q8_0(const void* raw_args) {
   bool finite = true;
   for (int64_t t = 0; t < args.n_tokens; ++t) {
     const int64_t position = args.first_position + t;
-    const int64_t slot = position % kKvPagePositions;
-    uint8_t* const page = args.kv.pages[position / kKvPagePositions];
-    uint8_t* const k_page = page + args.kv.k_offset_bytes;
-    uint8_t* const v_page = page + args.kv.v_offset_bytes;
-    auto* const k_scales = reinterpret_cast<uint16_t*>(k_page + G * Dk * kKvPagePositions);
-    auto* const v_scales = reinterpret_cast<uint16_t*>(v_page + G * Dv * kKvPagePositions);
     for (int64_t g = 0; g < G; ++g) {
-      const int64_t row = g * kKvPagePositions + slot;
-      finite &= store_kv_blocks(
-          args.k + t * args.k_stride + g * Dk, Dk,
-          reinterpret_cast<int8_t*>(k_page) + g * Dk * kKvPagePositions + slot, kKvPagePositions,
-          k_scales + g * kv_blocks(Dk) * kKvPagePositions + slot, kKvPagePositions);
+      finite &= store_kv_blocks(args.k + t * args.k_stride + g * Dk, Dk,
+                                q8_key(args.kv, G, Dk, g, position));
       finite &= store_kv_blocks(args.v + t * args.v_stride + g * Dv, Dv,
-                                reinterpret_cast<int8_t*>(v_page) + row * Dv, 1,
-                                v_scales + row * kv_blocks(Dv), 1);
+                                q8_value(args.kv, G, Dv, g, position));
     }
   }
   if (!finite) *args.finite = false;

@@ -1,4 +1,20 @@
 // Matmul rows of all packed formats on AMX tiles, for the target amx alone.
+#ifndef ENGINE_AMX_ROWS  // the file is included once per target
+#define ENGINE_AMX_ROWS(ROW)           \
+  ROW(q4_0, Tiles32<rows16::Q4_0>)     \
+  ROW(q4_1, Tiles32<rows16::Q4_1>)     \
+  ROW(q5_0, Tiles32<rows16::Q5_0>)     \
+  ROW(q5_1, Tiles32<rows16::Q5_1>)     \
+  ROW(q8_0, Tiles32<rows16::Q8_0>)     \
+  ROW(iq4_nl, Tiles32<rows16::IQ4_NL>) \
+  ROW(q2_k, Tiles256<rows16::Q2_K>)    \
+  ROW(q3_k, Tiles256<rows16::Q3_K>)    \
+  ROW(q4_k, Tiles256<rows16::Q4_K>)    \
+  ROW(q5_k, Tiles256<rows16::Q5_K>)    \
+  ROW(q6_k, Tiles256<rows16::Q6_K>)    \
+  ROW(iq4_xs, Tiles256<rows16::IQ4_XS>)
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul_rows16_amx_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
@@ -29,18 +45,7 @@ HWY_INLINE void matmul_amx(const void* args, KernelEntry few_tokens) {
   void matmul_##name##_amx(const void* args) {                                        \
     rows16::matmul_amx<rows16::Rule>(args, matmul_##name##_rows16_hwy(Target::kAmx)); \
   }
-ENGINE_AMX_ROW(q4_0, Tiles32<rows16::Q4_0>)
-ENGINE_AMX_ROW(q4_1, Tiles32<rows16::Q4_1>)
-ENGINE_AMX_ROW(q5_0, Tiles32<rows16::Q5_0>)
-ENGINE_AMX_ROW(q5_1, Tiles32<rows16::Q5_1>)
-ENGINE_AMX_ROW(q8_0, Tiles32<rows16::Q8_0>)
-ENGINE_AMX_ROW(iq4_nl, Tiles32<rows16::IQ4_NL>)
-ENGINE_AMX_ROW(q2_k, Tiles256<rows16::Q2_K>)
-ENGINE_AMX_ROW(q3_k, Tiles256<rows16::Q3_K>)
-ENGINE_AMX_ROW(q4_k, Tiles256<rows16::Q4_K>)
-ENGINE_AMX_ROW(q5_k, Tiles256<rows16::Q5_K>)
-ENGINE_AMX_ROW(q6_k, Tiles256<rows16::Q6_K>)
-ENGINE_AMX_ROW(iq4_xs, Tiles256<rows16::IQ4_XS>)
+ENGINE_AMX_ROWS(ENGINE_AMX_ROW)
 #undef ENGINE_AMX_ROW
 
 }  // namespace engine::HWY_NAMESPACE
@@ -50,22 +55,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace engine {
 
-#define ENGINE_AMX_ENTRY(name)                                                          \
+#define ENGINE_AMX_ENTRY(name, Rule)                                                    \
   KernelEntry matmul_##name##_rows16_amx(Target target) {                               \
     return target == Target::kAmx ? HWY_CHOOSE_AVX3_SPR(matmul_##name##_amx) : nullptr; \
   }
-ENGINE_AMX_ENTRY(q4_0)
-ENGINE_AMX_ENTRY(q4_1)
-ENGINE_AMX_ENTRY(q5_0)
-ENGINE_AMX_ENTRY(q5_1)
-ENGINE_AMX_ENTRY(q8_0)
-ENGINE_AMX_ENTRY(q2_k)
-ENGINE_AMX_ENTRY(q3_k)
-ENGINE_AMX_ENTRY(q4_k)
-ENGINE_AMX_ENTRY(q5_k)
-ENGINE_AMX_ENTRY(q6_k)
-ENGINE_AMX_ENTRY(iq4_nl)
-ENGINE_AMX_ENTRY(iq4_xs)
+ENGINE_AMX_ROWS(ENGINE_AMX_ENTRY)
 #undef ENGINE_AMX_ENTRY
 
 }  // namespace engine

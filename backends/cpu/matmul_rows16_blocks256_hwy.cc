@@ -73,9 +73,7 @@ struct Blocks256 {
   template <int T, int i>
   static HWY_INLINE void add_sums(const VU8 (&s)[kVectors], const Act* const (&x)[T],
                                   VI32 (&sum)[T]) {
-    constexpr int j = kSubBlocks == 16 ? 2 * i : i;
-    constexpr int kNext = kSubBlocks == 16 ? j + 1 : j;
-    const VI16 two = two_bytes<j % 4, kNext % 4, F::kSignedScale>(s[j / 4]);
+    const VI16 two = for_two_sums<kVectors, i, F::kSignedScale>(s);
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) sum[t] = add_pairs(sum[t], two, load_sums(x[t]->sum16 + 2 * i));
     if constexpr (i + 1 < 8) add_sums<T, i + 1>(s, x, sum);

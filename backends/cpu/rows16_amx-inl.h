@@ -80,9 +80,7 @@ struct Tiles256 {
    private:
     template <int i>
     HWY_INLINE void load_mins(const Scales<kVectors>& scales) {
-      constexpr int j = kSubBlocks == 16 ? 2 * i : i;
-      constexpr int kNext = kSubBlocks == 16 ? j + 1 : j;
-      min[i] = two_bytes<j % 4, kNext % 4, false>(scales.min[j / 4]);
+      min[i] = for_two_sums<kVectors, i, false>(scales.min);
       if constexpr (i < 7) load_mins<i + 1>(scales);
     }
   };

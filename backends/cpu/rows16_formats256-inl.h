@@ -21,6 +21,15 @@ struct Scales {
   VU8 min[kVectors];
 };
 
+// The bytes for the sums of 16 activations 2i and 2i + 1: those of two sub-blocks of 16 columns, or twice that of one
+// of 32.
+template <int kVectors, int i, bool kSigned>
+HWY_INLINE VI16 for_two_sums(const VU8 (&s)[kVectors]) {
+  constexpr int j = kVectors == 4 ? 2 * i : i;
+  constexpr int kNext = kVectors == 4 ? j + 1 : j;
+  return two_bytes<j % 4, kNext % 4, kSigned>(s[j / 4]);
+}
+
 // Each format has: its block; what load_scales gives; the elements of a sub-block; its largest weight and scale (in
 // size); whether scales are signed; kOffsetShift, the log2 of what was added to make the weights unsigned (-1:
 // nothing); and weights<j>(body, part, k): columns 4k to 4k + 3 of sub-block j. kMaxWeight 255: not for pairs in int16,

@@ -227,7 +227,7 @@ class Lowering {
     if (config_.n_layer_embd == 0) return;
     // Every layer projects the embedding for its own; quantised here, once for all.
     first_embed_ = slot("first_embed", config_.n_embd);
-    Step copy{.op = Op::kAdd};
+    Step copy{.op = Op::kAdd};  // fma(x, 0, x) is x
     copy.in0 = copy.in1 = resid;
     copy.out = first_embed_;
     copy.width = config_.n_embd;

@@ -7,6 +7,7 @@
 
 #include "lib/base/det_math.h"
 #include "lib/base/half.h"
+#include "lib/contract/kv_block.h"
 
 namespace engine {
 namespace {
@@ -27,13 +28,12 @@ void dot_page(const float* q, int64_t head_dim, const Stored* k, int64_t n, floa
   }
 }
 
-// The same of kQ8_0; scales: [blocks][kKvPagePositions].
-void dot_page(const float* q, int64_t head_dim, const int8_t* k, const uint16_t* scales, int64_t n,
-              float* out) {
+// The same of kQ8_0, from the first position of the page on.
+void dot_page(const float* q, int64_t head_dim, const Q8Vector& k, int64_t n, float* out) {
   std::fill(out, out + n, 0.0f);
   for (int64_t d = 0; d < head_dim; ++d) {
-    const int8_t* row = k + d * kKvPagePositions;
-    const uint16_t* scale = scales + d / kKvBlock * kKvPagePositions;
+    const int8_t* row = k.codes + d * k.stride;
+    const uint16_t* scale = k.scales + d / kKvBlock * k.scale_stride;
     for (int64_t j = 0; j < n; ++j) {
       out[j] = std::fma(q[d], f16_to_f32(scale[j]) * static_cast<float>(row[j]), out[j]);
     }
@@ -87,10 +87,7 @@ void KvAttentionProbe::scores(int64_t row, int64_t head, float* out) const {
         dot_page(q, Dk, reinterpret_cast<const float*>(k) + kv_head * k_floats, n_page, out + at);
         break;
       case KvType::kQ8_0:
-        dot_page(q, Dk, reinterpret_cast<const int8_t*>(k) + kv_head * k_floats,
-                 reinterpret_cast<const uint16_t*>(k + geometry_.n_kv_heads * k_floats) +
-                     kv_head * kv_blocks(Dk) * kKvPagePositions,
-                 n_page, out + at);
+        dot_page(q, Dk, q8_key(kv_, geometry_.n_kv_heads, Dk, kv_head, at), n_page, out + at);
         break;
     }
   }

@@ -45,29 +45,12 @@ void write(const KvCache& cache, int32_t layer, KvPart part, int64_t head, int64
   });
 }
 
-// A head's vector of one position in a page of kQ8_0.
-struct Q8Vector {
-  int8_t* codes;
-  int64_t stride;
-  uint16_t* scales;
-  int64_t scale_stride;
-};
-
 Q8Vector q8_vector(const KvCache& cache, int32_t layer, KvPart part, int64_t head,
                    int64_t position) {
-  const KvLayer kv = cache.layer(layer);
   const KvGeometry& geometry = cache.geometry(layer);
-  const int64_t D = kv_head_dim(geometry, part), slot = position % kKvPagePositions;
-  uint8_t* const at = kv.pages[position / kKvPagePositions] +
-                      (part == KvPart::kKeys ? kv.k_offset_bytes : kv.v_offset_bytes);
-  auto* const codes = reinterpret_cast<int8_t*>(at) + head * D * kKvPagePositions;
-  auto* const scales =
-      reinterpret_cast<uint16_t*>(at + geometry.n_kv_heads * D * kKvPagePositions) +
-      head * kv_blocks(D) * kKvPagePositions;
-  if (part == KvPart::kKeys) {
-    return {codes + slot, kKvPagePositions, scales + slot, kKvPagePositions};
-  }
-  return {codes + slot * D, 1, scales + slot * kv_blocks(D), 1};
+  const auto place = part == KvPart::kKeys ? q8_key : q8_value;
+  return place(cache.layer(layer), geometry.n_kv_heads, kv_head_dim(geometry, part), head,
+               position);
 }
 
 // Calls move(vector in page, row) for each position.
@@ -125,10 +108,7 @@ void read_kv_floats(const KvCache& cache, int32_t layer, KvPart part, int64_t he
                     float* rows) {
   const int64_t D = kv_head_dim(cache.geometry(layer), part);
   for_q8_rows(cache, layer, part, head, n, rows, D, [&](const Q8Vector& at, float* row) {
-    for (int64_t d = 0; d < D; ++d) {
-      row[d] = f16_to_f32(at.scales[d / kKvBlock * at.scale_stride]) *
-               static_cast<float>(at.codes[d * at.stride]);
-    }
+    for (int64_t d = 0; d < D; ++d) row[d] = at[d];
   });
 }
 
@@ -136,9 +116,8 @@ bool write_kv_floats(const KvCache& cache, int32_t layer, KvPart part, int64_t h
                      const float* rows) {
   const int64_t D = kv_head_dim(cache.geometry(layer), part);
   bool finite = true;
-  for_q8_rows(cache, layer, part, head, n, rows, D, [&](const Q8Vector& at, const float* row) {
-    finite &= store_kv_blocks(row, D, at.codes, at.stride, at.scales, at.scale_stride);
-  });
+  for_q8_rows(cache, layer, part, head, n, rows, D,
+              [&](const Q8Vector& at, const float* row) { finite &= store_kv_blocks(row, D, at); });
   return finite;
 }
 
