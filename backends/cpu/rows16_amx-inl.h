@@ -254,7 +254,7 @@ HWY_INLINE void tile_strips(const MatmulArgs& args, int64_t strip0, int64_t t0, 
           for (int p = 0; p < Rule::kPlanes; ++p) {
             dots[p] = hn::Load(DI32(), &sums[g % 2][s * Rule::kPlanes + p][at]);
           }
-          float* a = &acc[g][s][0][at];
+          float* a = &acc[g][s][t][part * kLanes];
           const Act& row = *reinterpret_cast<const Act*>(x + t * args.act_stride_bytes);
           hn::Store(factors.add(row, dots, hn::Load(DF32(), a)), DF32(), a);
         }

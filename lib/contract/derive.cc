@@ -80,6 +80,12 @@ int64_t step_scratch_bytes(const Program& program, const std::vector<Step>& sect
     case StepKind::kSingle:
     case StepKind::kAttentionQ: {  // scores and sums; the queries of one token
       const Step& last = part(step.steps.size() - 1);
+      if (last.op == Op::kMoeMatmul && n_tokens > 1) {  // activations and outputs of one expert
+        const int64_t n = n_tokens < kExpertTokens ? n_tokens : kExpertTokens;
+        const ActType act = program.slots[static_cast<size_t>(last.in0)].type;
+        const Weight& w = program.weights[static_cast<size_t>(last.weight)];
+        return n * aligned(act_bytes(act, w.cols)) + floats(n * tile_rows(n_tokens));
+      }
       if (last.op != Op::kAttention) return 0;
       const KvGeometry& kv = program.kv_read(last.layer);
       const int64_t scores = floats(attention_scratch_floats(kv.head_dim_v));

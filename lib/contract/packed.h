@@ -10,7 +10,8 @@ namespace engine {
 // Layout::kRows16 form of a weight; data is nullptr where there is none.
 struct PackedWeight {
   const uint8_t* data = nullptr;
-  int64_t row_bytes = 0;  // a sixteenth of a strip
+  int64_t row_bytes = 0;     // a sixteenth of a strip
+  int64_t matrix_bytes = 0;  // from an expert's matrix to the next one's
 };
 using PackedWeights = std::vector<PackedWeight>;  // per weight of the program
 

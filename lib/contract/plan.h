@@ -62,6 +62,9 @@ inline constexpr int64_t kRowGrain = 16;
 // Rows of a part in kMatmulAdd and kGateUp: whole quantisation blocks of the widest kind. One token's values are
 // small, and long parts keep the stream of weights going; with many they shall stay in a core's cache.
 inline constexpr int64_t tile_rows(int64_t n_tokens) { return n_tokens == 1 ? 2048 : 256; }
+// Tokens of an expert whose activations are laid side by side for one call of kMoeMatmul's kernel: two tiles of AMX,
+// and with 2048 columns still a small part of a core's cache.
+inline constexpr int64_t kExpertTokens = 32;
 
 struct PlanStep {
   StepKind kind = StepKind::kSingle;

@@ -35,7 +35,7 @@ bool KernelChoice::head_packs(int32_t weight) {
 
 absl::StatusOr<const Resolved*> KernelChoice::resolve(const Step& step) {
   KernelKey key = kernel_key(program_, step, kv_);
-  if (packed_ && step.op == Op::kMatmul) key.layout = Layout::kAny;
+  if (packed_ && (step.op == Op::kMatmul || step.op == Op::kMoeMatmul)) key.layout = Layout::kAny;
   if (packed_ && key.op == Op::kEmbed && head_packs(step.weight)) key.layout = Layout::kRows16;
   for (const auto& [known, resolved] : known_) {
     if (same(known, key)) return resolved.get();

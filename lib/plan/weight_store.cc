@@ -41,6 +41,11 @@ int64_t n_padded_rows(const Weight& w) {
   return (w.rows + kStripRows - 1) / kStripRows * kStripRows;
 }
 
+// Of one expert's packed matrix and what is left free behind it.
+int64_t matrix_bytes(const Weight& w) {
+  return (packed_bytes(w.format, w.rows, w.cols) + 63) / 64 * 64;
+}
+
 // Rows of a weight that fit a piece, whole strips.
 int64_t piece_rows(const Weight& w) {
   return std::max<int64_t>(1, kPieceBytes / (w.row_bytes * kStripRows)) * kStripRows;
@@ -50,7 +55,8 @@ int64_t piece_rows(const Weight& w) {
 absl::Status pack(const Weight& w, ThreadRunner* runner, const AlignedBuffer& buffers,
                   int64_t buffer_bytes, const WeightStore::ReadFn& read, uint8_t* out) {
   const int64_t rows = piece_rows(w);
-  const int64_t n_pieces = (w.rows + rows - 1) / rows;
+  const int64_t n_matrix_pieces = (w.rows + rows - 1) / rows;
+  const int64_t n_pieces = n_matrix_pieces * w.n_experts;
   const auto n_tasks =
       static_cast<uint32_t>(std::min<int64_t>(n_pieces, static_cast<int64_t>(runner->n_threads())));
   std::atomic<int64_t> next{0};
@@ -59,16 +65,17 @@ absl::Status pack(const Weight& w, ThreadRunner* runner, const AlignedBuffer& bu
   parallel_for(*runner, n_tasks, [&](uint32_t task) {
     uint8_t* const buffer = buffers.data() + task * buffer_bytes;
     for (int64_t piece = next++; piece < n_pieces; piece = next++) {
-      const int64_t begin = piece * rows, n = std::min(rows, w.rows - begin);
-      const absl::Status status =
-          read(w.data + begin * w.row_bytes, static_cast<uint64_t>(n * w.row_bytes), buffer);
+      const int64_t expert = piece / n_matrix_pieces;
+      const int64_t begin = piece % n_matrix_pieces * rows, n = std::min(rows, w.rows - begin);
+      const absl::Status status = read(w.data + (expert * w.rows + begin) * w.row_bytes,
+                                       static_cast<uint64_t>(n * w.row_bytes), buffer);
       if (!status.ok()) {
         const std::lock_guard lock(fault_mutex);
         fault = status;
         return;
       }
       pack_rows(w.format, buffer, w.row_bytes, w.cols, 0, n,
-                out + packed_bytes(w.format, begin, w.cols));
+                out + expert * matrix_bytes(w) + packed_bytes(w.format, begin, w.cols));
     }
   });
   return fault;
@@ -85,7 +92,7 @@ absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const
   const auto bytes_of = [&](size_t i) {
     const Weight& w = program.weights[i];
     if (!packed[i] || views_[i].data != nullptr) return int64_t{0};
-    return (engine::packed_bytes(w.format, w.rows, w.cols) + 63) / 64 * 64;
+    return matrix_bytes(w) * w.n_experts;
   };
   uint64_t total = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) total += static_cast<uint64_t>(bytes_of(i));
@@ -110,7 +117,8 @@ absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const
     if (n_bytes == 0) continue;
     uint8_t* const to = block.data() + done;
     ENGINE_RETURN_IF_ERROR(pack(w, runner, buffers, buffer_bytes, read, to));
-    views[i] = {to, engine::packed_bytes(w.format, w.rows, w.cols) / n_padded_rows(w)};
+    views[i] = {to, engine::packed_bytes(w.format, w.rows, w.cols) / n_padded_rows(w),
+                matrix_bytes(w)};
     done += static_cast<uint64_t>(n_bytes);
     if (progress) progress(done, total);
   }
@@ -125,11 +133,10 @@ WeightStore::Need WeightStore::need(const Program& program, const Plan& plan) {
   for (size_t i = 0; i < program.weights.size(); ++i) {
     const Weight& w = program.weights[i];
     if (!packed[i]) {
-      need.stored_bytes += static_cast<uint64_t>(w.rows * w.row_bytes);
+      need.stored_bytes += static_cast<uint64_t>(w.rows * w.row_bytes * w.n_experts);
       continue;
     }
-    const int64_t bytes = (engine::packed_bytes(w.format, w.rows, w.cols) + 63) / 64 * 64;
-    need.packed_bytes += static_cast<uint64_t>(bytes);
+    need.packed_bytes += static_cast<uint64_t>(matrix_bytes(w) * w.n_experts);
     const int64_t piece = (piece_rows(w) * w.row_bytes + 63) / 64 * 64;
     need.buffer_bytes = std::max(need.buffer_bytes, static_cast<uint64_t>(piece));
   }

@@ -166,12 +166,14 @@ class Binder {
         part.weight = &program_.weights[w];
         part.weight_data = part.weight->data;
         part.weight_row_bytes = part.weight->row_bytes;
+        part.weight_matrix_bytes = part.weight->rows * part.weight->row_bytes;
         if (row.key.layout == Layout::kRows16) {
           if (w >= packed_.size() || packed_[w].data == nullptr) {
             return misfit(absl::StrCat(part.weight->name, " is not packed"));
           }
           part.weight_data = packed_[w].data;
           part.weight_row_bytes = packed_[w].row_bytes;
+          part.weight_matrix_bytes = packed_[w].matrix_bytes;
         }
       }
       if (part.step->rope >= 0) {

@@ -44,6 +44,7 @@ struct BoundPart {
   const Weight* weight = nullptr;        // nullptr: none
   const uint8_t* weight_data = nullptr;  // in the layout that the kernel reads
   int64_t weight_row_bytes = 0;
+  int64_t weight_matrix_bytes = 0;  // from an expert's matrix to the next one's
   const RopeRule* rope = nullptr;
   KvLayer kv{};  // kKvStore, kAttention, kShortConv; pages are the sequence's
   const KvGeometry* geometry = nullptr;  // kKvStore, kAttention, kShortConv

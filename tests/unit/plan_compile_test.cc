@@ -47,7 +47,8 @@ TEST_CASE(
             for (size_t i = 0; i < step.steps.size(); ++i) {
               const Step& s = section[static_cast<size_t>(step.steps[i])];
               KernelKey wanted = kernel_key(program, s, key.kv);
-              if (packed && s.op == Op::kMatmul) wanted.layout = Layout::kAny;
+              const bool is_matmul = s.op == Op::kMatmul || s.op == Op::kMoeMatmul;
+              if (packed && is_matmul) wanted.layout = Layout::kAny;
               // The toys' heads are tied: the embedding is read as the head is.
               if (s.op == Op::kEmbed && s.layer < 0) wanted.layout = head_layout(*plan);
               const auto resolved = resolve_kernel(wanted, target);
