@@ -71,5 +71,6 @@ KernelEntry embed_q5_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ5_
 KernelEntry embed_q6_k_rows16_scalar(Target) { return &embed_rows16<Format::kQ6_K>; }
 KernelEntry embed_iq4_nl_rows16_scalar(Target) { return &embed_rows16<Format::kIQ4_NL>; }
 KernelEntry embed_iq4_xs_rows16_scalar(Target) { return &embed_rows16<Format::kIQ4_XS>; }
+KernelEntry embed_mxfp4_rows16_scalar(Target) { return &embed_rows16<Format::kMXFP4>; }
 
 }  // namespace engine

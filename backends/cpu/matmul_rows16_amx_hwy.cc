@@ -7,6 +7,7 @@
   ROW(q5_1, Tiles32<rows16::Q5_1>)     \
   ROW(q8_0, Tiles32<rows16::Q8_0>)     \
   ROW(iq4_nl, Tiles32<rows16::IQ4_NL>) \
+  ROW(mxfp4, Tiles32<rows16::MXFP4>)   \
   ROW(q2_k, Tiles256<rows16::Q2_K>)    \
   ROW(q3_k, Tiles256<rows16::Q3_K>)    \
   ROW(q4_k, Tiles256<rows16::Q4_K>)    \

@@ -1,4 +1,5 @@
-// Vector matmul rows of the 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL on packed strips.
+// Vector matmul rows of the 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and MXFP4 on packed
+// strips.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul_rows16_blocks32_hwy.cc"
 #include "backends/cpu/hwy_targets.h"
@@ -28,7 +29,7 @@ struct Blocks32 {
     for (int t = 0; t < T; ++t) dot[t] = hn::Set(DI32(), -F::kOffset * x[t]->sum);
     VI16 pairs[T];
     add_dots<T, 0>(place, part, x, dot, pairs);
-    const VF32 d = load_halves(place.halves, part);
+    const VF32 d = load_d<F>(place.halves, part);
     HWY_UNROLL(8)
     for (int t = 0; t < T; ++t) {
       const VF32 scale = hn::Mul(d, hn::Set(DF32(), x[t]->d));
@@ -94,6 +95,9 @@ void matmul_q8_0_rows16(const void* args) {
 void matmul_iq4_nl_rows16(const void* args) {
   rows16::for_strips<rows16::Blocks32<rows16::IQ4_NL>>(args);
 }
+void matmul_mxfp4_rows16(const void* args) {
+  rows16::for_strips<rows16::Blocks32<rows16::MXFP4>>(args);
+}
 
 }  // namespace engine::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -107,5 +111,6 @@ ENGINE_HWY_ENTRY(matmul_q5_0_rows16_hwy, matmul_q5_0_rows16)
 ENGINE_HWY_ENTRY(matmul_q5_1_rows16_hwy, matmul_q5_1_rows16)
 ENGINE_HWY_ENTRY(matmul_q8_0_rows16_hwy, matmul_q8_0_rows16)
 ENGINE_HWY_ENTRY(matmul_iq4_nl_rows16_hwy, matmul_iq4_nl_rows16)
+ENGINE_HWY_ENTRY(matmul_mxfp4_rows16_hwy, matmul_mxfp4_rows16)
 }  // namespace engine
 #endif  // HWY_ONCE

@@ -63,6 +63,9 @@ KernelEntry matmul_q6_k_rows16_scalar(Target) {
 KernelEntry matmul_iq4_nl_rows16_scalar(Target) {
   return &matmul_rows16<Symmetric32, BlockIQ4_NL, Format::kIQ4_NL>;
 }
+KernelEntry matmul_mxfp4_rows16_scalar(Target) {
+  return &matmul_rows16<Symmetric32, BlockMXFP4, Format::kMXFP4>;
+}
 KernelEntry matmul_iq4_xs_rows16_scalar(Target) {
   return &matmul_rows16<Symmetric256, BlockIQ4_XS, Format::kIQ4_XS>;
 }

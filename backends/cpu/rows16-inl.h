@@ -61,6 +61,21 @@ HWY_INLINE VF32 load_halves(const uint8_t* halves, int part) {
       DF32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(halves) + part * kLanes));
 }
 
+// The scales of a block, from its field d: halves, or one byte each (mxfp4_scale of lib/quant/blocks.h).
+template <class Format>
+HWY_INLINE VF32 load_d(const uint8_t* halves, int part) {
+  if constexpr (sizeof(Format::Block::d) == 1) {
+    const hn::Rebind<uint8_t, DU32> d8;
+    const auto x = hn::PromoteTo(DU32(), hn::LoadU(d8, halves + part * kLanes));
+    const auto one = hn::Set(DU32(), 1);
+    const auto subnormal = hn::ShiftLeft<21>(hn::Add(x, one));  // 1 << 21, 2 << 21
+    const auto normal = hn::ShiftLeft<23>(hn::Sub(x, one));
+    return hn::BitCast(DF32(), hn::IfThenElse(hn::Le(x, one), subnormal, normal));
+  } else {
+    return load_halves(halves, part);
+  }
+}
+
 // Four activations, the same in every lane.
 HWY_INLINE VI8 load_act(const int8_t* q) {
   int32_t four;
@@ -190,21 +205,20 @@ struct BlockPlace {
   const uint8_t* body;
 };
 
-// Formats whose halves are one field go in pairs; two are d and a minimum, or d and bits of scales.
+// Blocks go together until their fields fill 64 bytes: one field of halves in pairs (two are d and a minimum, or d and
+// bits of scales), one of bytes in fours.
 template <class Format>
 HWY_INLINE BlockPlace place_of(const uint8_t* strip, int64_t block, int64_t n_blocks) {
   using Block = typename Format::Block;
   constexpr int64_t kBytes = kRows * int64_t{sizeof(Block)};
-  if constexpr (Format::kHasMin || requires { Format::kScalesInHalves; }) {
-    const uint8_t* halves = strip + block * kBytes;
-    return {halves, halves + 2 * kHalvesBytes};
-  } else {
-    const int64_t odd = block & 1;
-    const uint8_t* pair = strip + (block - odd) * kBytes;
-    const bool alone = odd == 0 && block + 1 == n_blocks;
-    return {pair + odd * kHalvesBytes,
-            pair + (alone ? kHalvesBytes : 2 * kHalvesBytes) + odd * (kBytes - kHalvesBytes)};
-  }
+  constexpr bool kTwo = Format::kHasMin || requires { Format::kScalesInHalves; };
+  constexpr int64_t kFields = (kTwo ? 2 : 1) * kRows * int64_t{sizeof(Block::d)};
+  constexpr int64_t kTogether = kPieceBytes / kFields;
+  const int64_t in_group = block % kTogether;
+  const uint8_t* group = strip + (block - in_group) * kBytes;
+  const int64_t left = n_blocks - (block - in_group);
+  const int64_t n = left < kTogether ? left : kTogether;
+  return {group + in_group * kFields, group + n * kFields + in_group * (kBytes - kFields)};
 }
 
 // Up to this many bytes activations stay in a first-level cache of 32 KB (K = 2048: 2.5 KB do, 8192: 10 KB do not).

@@ -144,7 +144,7 @@ struct Tiles32 {
   struct Factors {
     VF32 d, m;
 
-    HWY_INLINE Factors(const BlockPlace& place, int part) : d(load_halves(place.halves, part)) {
+    HWY_INLINE Factors(const BlockPlace& place, int part) : d(load_d<F>(place.halves, part)) {
       if constexpr (F::kHasMin) m = load_halves(place.halves + kHalvesBytes, part);
     }
     HWY_INLINE VF32 add(const Act& x, const VI32 (&dots)[1], VF32 acc) const {

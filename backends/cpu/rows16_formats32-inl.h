@@ -1,5 +1,5 @@
-// The 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL on packed strips: how the vector rows take weights
-// from the pieces of a block.
+// The 32-element formats Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and MXFP4 on packed strips: how the vector rows take
+// weights from the pieces of a block.
 #if defined(ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
 #undef ENGINE_BACKENDS_CPU_ROWS16_FORMATS32_INL_H_
@@ -68,6 +68,21 @@ struct IQ4_NL {
   static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
     const VU8 q = mask_bits(shift_bits<k / 4 * 4>(load_piece(body, part, k % 4)), 15);
     return look_up_iq4<kVnni>(q);
+  }
+};
+
+// kMxfp4Values plus 12.
+struct MXFP4 {
+  using Block = BlockMXFP4;
+  static constexpr bool kHasMin = false;
+  static constexpr int32_t kOffset = 12;
+  static constexpr int kMaxWeight = 24;
+  static constexpr bool kDirect = false;
+  template <int k>
+  static HWY_INLINE VU8 weights(const uint8_t* body, int part) {
+    const VU8 q = mask_bits(shift_bits<k / 4 * 4>(load_piece(body, part, k % 4)), 15);
+    const VU8 table = hn::LoadDup128(DU8(), reinterpret_cast<const uint8_t*>(kMxfp4Values));
+    return hn::TableLookupBytes(hn::Add(table, hn::Set(DU8(), uint8_t{kOffset})), q);
   }
 };
 

@@ -51,19 +51,25 @@ int64_t piece_rows(const Weight& w) {
   return std::max<int64_t>(1, kPieceBytes / (w.row_bytes * kStripRows)) * kStripRows;
 }
 
-// Every thread reads a piece at a time into its own buffer and packs it from there.
+// Bytes between two words on the progress: milliseconds, also from a slow disk less than the 100 ms promised.
+constexpr int64_t kTellBytes = int64_t{2} << 20;
+
+// Every thread reads a piece at a time into its own buffer and packs it from there. tell: the bytes packed so far,
+// now and then, from task 0 alone.
 absl::Status pack(const Weight& w, ThreadRunner* runner, const AlignedBuffer& buffers,
-                  int64_t buffer_bytes, const WeightStore::ReadFn& read, uint8_t* out) {
+                  int64_t buffer_bytes, const WeightStore::ReadFn& read,
+                  const std::function<void(int64_t)>& tell, uint8_t* out) {
   const int64_t rows = piece_rows(w);
   const int64_t n_matrix_pieces = (w.rows + rows - 1) / rows;
   const int64_t n_pieces = n_matrix_pieces * w.n_experts;
   const auto n_tasks =
       static_cast<uint32_t>(std::min<int64_t>(n_pieces, static_cast<int64_t>(runner->n_threads())));
-  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> next{0}, packed{0};
   std::mutex fault_mutex;
   absl::Status fault;
   parallel_for(*runner, n_tasks, [&](uint32_t task) {
     uint8_t* const buffer = buffers.data() + task * buffer_bytes;
+    int64_t told = 0;
     for (int64_t piece = next++; piece < n_pieces; piece = next++) {
       const int64_t expert = piece / n_matrix_pieces;
       const int64_t begin = piece % n_matrix_pieces * rows, n = std::min(rows, w.rows - begin);
@@ -76,6 +82,8 @@ absl::Status pack(const Weight& w, ThreadRunner* runner, const AlignedBuffer& bu
       }
       pack_rows(w.format, buffer, w.row_bytes, w.cols, 0, n,
                 out + expert * matrix_bytes(w) + packed_bytes(w.format, begin, w.cols));
+      const int64_t done = packed += packed_bytes(w.format, n, w.cols);
+      if (task == 0 && done - told >= kTellBytes) tell(told = done);
     }
   });
   return fault;
@@ -116,7 +124,10 @@ absl::StatusOr<PackedWeights> WeightStore::prepare(const Program& program, const
     const int64_t n_bytes = bytes_of(i);
     if (n_bytes == 0) continue;
     uint8_t* const to = block.data() + done;
-    ENGINE_RETURN_IF_ERROR(pack(w, runner, buffers, buffer_bytes, read, to));
+    const auto tell = [&](int64_t n) {
+      if (progress) progress(done + static_cast<uint64_t>(n), total);
+    };
+    ENGINE_RETURN_IF_ERROR(pack(w, runner, buffers, buffer_bytes, read, tell, to));
     views[i] = {to, engine::packed_bytes(w.format, w.rows, w.cols) / n_padded_rows(w),
                 matrix_bytes(w)};
     done += static_cast<uint64_t>(n_bytes);

@@ -18,7 +18,7 @@ namespace engine {
 
 class WeightStore {
  public:
-  // Told the bytes packed so far and in all, from one thread at a time.
+  // Told the bytes packed so far and in all, from one thread at a time, every few megabytes.
   using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
   // Copies stored bytes of a weight, given their address in the program, from wherever they lie; any thread.
   using ReadFn = std::function<absl::Status(const uint8_t* stored, uint64_t n_bytes, uint8_t* out)>;

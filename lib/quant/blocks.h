@@ -101,8 +101,8 @@ static_assert(sizeof(BlockQ6_K) == 210);
 alignas(16) inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                       1,    13,   25,  38,  53,  69,  89,  113};
 // Twice the numbers of a 4-bit float with two bits of exponent and one of mantissa.
-inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                            0, -1, -2, -3, -4, -6, -8, -12};
+alignas(16) inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                        0, -1, -2, -3, -4, -6, -8, -12};
 
 struct BlockIQ4_NL {  // d * kIq4Values[q]; q as in Q4_0
   uint16_t d;

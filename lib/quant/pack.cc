@@ -10,13 +10,13 @@ namespace engine {
 namespace {
 
 constexpr int64_t kPieceBytes = 64;
-constexpr int64_t kHalvesBytes = 2 * kStripRows;  // of one field
 constexpr int kMaxPieces = 64;
 
 // Where the bytes of a stored block lie in a packed one.
 struct PackedForm {
   int64_t block_bytes = 0;  // stored
   int64_t block_cols = 0;
+  int half_bytes = 2;  // 1: d is a byte
   int n_halves = 0;
   int64_t half[2] = {};  // offsets of d and of m, dmin or scales_h
   int n_pieces = 0;
@@ -26,8 +26,9 @@ struct PackedForm {
   constexpr void add(size_t offset, int bytes) {
     for (int i = 0; i < bytes; i += 4) piece[n_pieces++] = static_cast<int64_t>(offset) + i;
   }
+  constexpr int64_t field_bytes() const { return half_bytes * kStripRows; }
   constexpr int64_t packed_block_bytes() const {
-    return n_halves * kHalvesBytes + n_pieces * kPieceBytes;
+    return n_halves * field_bytes() + n_pieces * kPieceBytes;
   }
 };
 
@@ -35,6 +36,7 @@ template <class Block>
 constexpr PackedForm form_of() {
   PackedForm form;
   form.block_bytes = sizeof(Block);
+  form.half_bytes = sizeof(Block::d);
   form.half[form.n_halves++] = offsetof(Block, d);
   if constexpr (requires(Block block) { block.m; }) form.half[form.n_halves++] = offsetof(Block, m);
   if constexpr (requires(Block block) { block.dmin; }) {
@@ -77,7 +79,7 @@ static_assert(kSameBytes<BlockQ4_0> && kSameBytes<BlockQ4_1> && kSameBytes<Block
               kSameBytes<BlockQ5_1> && kSameBytes<BlockQ8_0>);
 static_assert(kSameBytes<BlockQ2_K> && kSameBytes<BlockQ3_K> && kSameBytes<BlockQ4_K> &&
               kSameBytes<BlockQ5_K> && kSameBytes<BlockQ6_K>);
-static_assert(kSameBytes<BlockIQ4_NL> && kSameBytes<BlockIQ4_XS>);
+static_assert(kSameBytes<BlockIQ4_NL> && kSameBytes<BlockIQ4_XS> && kSameBytes<BlockMXFP4>);
 
 const PackedForm* form_of_format(Format format) {
   switch (format) {
@@ -93,6 +95,7 @@ const PackedForm* form_of_format(Format format) {
     case Format::kQ6_K: return &kForm<BlockQ6_K>;
     case Format::kIQ4_NL: return &kForm<BlockIQ4_NL>;
     case Format::kIQ4_XS: return &kForm<BlockIQ4_XS>;
+    case Format::kMXFP4: return &kForm<BlockMXFP4>;
     default: return nullptr;
   }
 }
@@ -104,13 +107,12 @@ struct BlockPlace {
 };
 BlockPlace place_of(const PackedForm& form, int64_t block, int64_t n_blocks) {
   const int64_t bytes = form.packed_block_bytes();
-  const int64_t halves_bytes = form.n_halves * kHalvesBytes;
-  if (form.n_halves == 2) return {block * bytes, block * bytes + halves_bytes};
-  const int64_t pair = block / 2 * 2 * bytes;
-  const int64_t odd = block % 2;
-  const bool alone = block % 2 == 0 && block + 1 == n_blocks;
-  return {pair + odd * kHalvesBytes,
-          pair + (alone ? 1 : 2) * kHalvesBytes + odd * (bytes - halves_bytes)};
+  const int64_t halves_bytes = form.n_halves * form.field_bytes();
+  const int64_t together = kPieceBytes / halves_bytes;  // 1, 2 or 4 blocks
+  const int64_t first = block / together * together, in_group = block - first;
+  const int64_t n = n_blocks - first < together ? n_blocks - first : together;
+  return {first * bytes + in_group * halves_bytes,
+          first * bytes + n * halves_bytes + in_group * (bytes - halves_bytes)};
 }
 
 // Bit 4m + i to bit 8i + m.
@@ -132,7 +134,8 @@ uint32_t gather_bits(uint32_t spread) {
 void pack_block(const PackedForm& form, const uint8_t* block, int64_t lane, uint8_t* halves,
                 uint8_t* body) {
   for (int i = 0; i < form.n_halves; ++i) {
-    std::memcpy(halves + i * kHalvesBytes + 2 * lane, block + form.half[i], 2);
+    std::memcpy(halves + i * form.field_bytes() + form.half_bytes * lane, block + form.half[i],
+                static_cast<size_t>(form.half_bytes));
   }
   for (int i = 0; i < form.n_pieces; ++i) {
     std::memcpy(body + i * kPieceBytes + 4 * lane, block + form.piece[i], 4);
@@ -150,7 +153,9 @@ void unpack_one(const PackedForm& form, const uint8_t* strip, int64_t n_blocks, 
                 int64_t block, uint8_t* out) {
   const BlockPlace place = place_of(form, block, n_blocks);
   for (int i = 0; i < form.n_halves; ++i) {
-    std::memcpy(out + form.half[i], strip + place.halves + i * kHalvesBytes + 2 * lane, 2);
+    std::memcpy(out + form.half[i],
+                strip + place.halves + i * form.field_bytes() + form.half_bytes * lane,
+                static_cast<size_t>(form.half_bytes));
   }
   for (int i = 0; i < form.n_pieces; ++i) {
     std::memcpy(out + form.piece[i], strip + place.body + i * kPieceBytes + 4 * lane, 4);

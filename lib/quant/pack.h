@@ -15,6 +15,7 @@
 //   Q5_1    d, m     qh*, qs 0..15
 //   Q8_0    d        qs 0..31
 //   IQ4_NL  d        qs 0..15
+//   MXFP4   d        qs 0..15; d is a byte, so the field has 16
 //   Q2_K    d, dmin  scales 0..15, qs 0..63
 //   Q3_K    d        scales 0..11, hmask 0..31, qs 0..63
 //   Q4_K    d, dmin  scales 0..11, qs 0..127
@@ -24,9 +25,9 @@
 //   qh*: bit m of byte i is bit 4m + i of the stored 32, so that it stands where the byte i of qs piece m % 4
 //   needs it (low nibble for m < 4).
 //
-// Formats with one half field (32 bytes) go in pairs of blocks, so that pieces stay at multiples of 64 bytes:
-// the halves of both, then both bodies. An odd last block has its halves and its body. (Then a strip is an odd
-// multiple of 32 bytes, and every second one starts in the middle of a cache line.)
+// Formats with one half field (32 bytes) go in pairs of blocks, MXFP4 in fours, so that pieces stay at multiples of
+// 64 bytes: the halves of all, then all bodies. Fewer last blocks go together the same way. (Then a strip is no
+// multiple of 64 bytes, and others start in the middle of a cache line.)
 #ifndef ENGINE_LIB_QUANT_PACK_H_
 #define ENGINE_LIB_QUANT_PACK_H_
 

@@ -34,9 +34,23 @@ int64_t DraftLength::next(int64_t n_most) {
   return std::min<int64_t>(2, n_most);
 }
 
-void DraftLength::learn(int64_t n_guessed, int64_t n_right) {
+// Moving averages; a pass that was interrupted counts at most twice what is usual.
+void DraftLength::learn_cost(int64_t n_guessed, uint64_t time_ns) {
+  const auto time = static_cast<double>(time_ns);
+  if (time_ns == 0) return;
+  if (n_guessed == 0) {
+    if (plain_ns_ == 0) plain_ns_ = time;
+    plain_ns_ += (std::min(time, 2 * plain_ns_) - plain_ns_) / 8;
+  } else if (plain_ns_ > 0) {
+    const double sample = (time / plain_ns_ - 1) / static_cast<double>(n_guessed);
+    cost_ += (std::clamp(sample, 0.0, 2.0) - cost_) / 4;
+  }
+}
+
+void DraftLength::learn(int64_t n_guessed, int64_t n_right, uint64_t time_ns) {
+  learn_cost(n_guessed, time_ns);
   if (n_guessed == 0) return;
-  const double won = static_cast<double>(n_right) - kCost * static_cast<double>(n_guessed);
+  const double won = static_cast<double>(n_right) - cost_ * static_cast<double>(n_guessed);
   credit_ = std::clamp(credit_ + won, -kMost, kMost);
   length_ = n_right == n_guessed ? 2 * length_ : std::max<int64_t>(2, n_right + 1);
   length_ = std::min<int64_t>(length_, 64);

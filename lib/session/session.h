@@ -104,6 +104,9 @@ class Session {
   std::span<const uint64_t> fusion_counts() const { return counters_.fusions; }
   const Program& program() const { return program_; }
 
+  // Of the host's clock.
+  uint64_t now_ns() const { return clock()(options_.clock_user); }
+
  private:
   friend class SessionCall;
   friend class BatchRun;

@@ -66,6 +66,7 @@ absl::StatusOr<int64_t> Speculation::decode(Session* session, int32_t id,
                                             float* logits) {
   if (session->in_call()) return error(Code::kState, "the session is inside a call");
   const int64_t before = session->position(), n_vocab = session->program().n_vocab;
+  const uint64_t begin_ns = session->now_ns();
   ids_.assign(1, id);
   guess(*session, id, options, room_for_guesses(*session, options, capacity));
   const auto n_ids = static_cast<int64_t>(ids_.size());
@@ -75,6 +76,7 @@ absl::StatusOr<int64_t> Speculation::decode(Session* session, int32_t id,
   ENGINE_RETURN_IF_ERROR(n_ids == 1
                              ? session->decode(ids_, logits, false)
                              : session->decode_as(TokenKind::kGenerated, ids_, logits, true));
+  const uint64_t time_ns = session->now_ns() - begin_ns;
   int64_t n = 0;
   while (n < n_ids) {
     const auto chosen = choose({logits + n * n_vocab, static_cast<size_t>(n_vocab)});
@@ -87,7 +89,7 @@ absl::StatusOr<int64_t> Speculation::decode(Session* session, int32_t id,
     if (n < n_ids && *chosen != ids_[static_cast<size_t>(n)]) break;
   }
   ENGINE_RETURN_IF_ERROR(session->truncate(before + n));
-  length_.learn(n_ids - 1, n - 1);
+  length_.learn(n_ids - 1, n - 1, time_ns);
   ++stats_.calls;
   stats_.guessed += static_cast<uint64_t>(n_ids - 1);
   stats_.right += static_cast<uint64_t>(n - 1);

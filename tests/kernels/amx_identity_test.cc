@@ -25,6 +25,7 @@ void emulated_matmul(Format format, const MatmulArgs& args, test::EmulatedTiles&
     case Format::kQ5_1: return for_tile_strips<Tiles32<Q5_1>>(&args, tiles);
     case Format::kQ8_0: return for_tile_strips<Tiles32<Q8_0>>(&args, tiles);
     case Format::kIQ4_NL: return for_tile_strips<Tiles32<IQ4_NL>>(&args, tiles);
+    case Format::kMXFP4: return for_tile_strips<Tiles32<MXFP4>>(&args, tiles);
     case Format::kIQ4_XS: return for_tile_strips<Tiles256<IQ4_XS>>(&args, tiles);
     case Format::kQ2_K: return for_tile_strips<Tiles256<Q2_K>>(&args, tiles);
     case Format::kQ3_K: return for_tile_strips<Tiles256<Q3_K>>(&args, tiles);

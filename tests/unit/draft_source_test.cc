@@ -32,22 +32,40 @@ TEST_CASE("the longest match counts, of equal ones the latest, and what followed
 TEST_CASE("while guesses hold they grow; while they fail they are few") {
   DraftLength length;
   CHECK(length.next(16) == 4);
-  length.learn(4, 4);
+  length.learn(4, 4, 0);
   CHECK(length.next(16) == 8);
-  length.learn(8, 8);
+  length.learn(8, 8, 0);
   CHECK(length.next(16) == 16);
   CHECK(length.next(5) == 5);
-  length.learn(16, 3);
+  length.learn(16, 3, 0);
   CHECK(length.next(16) == 4);
   int n_guessed = 0;
   for (int i = 0; i < 1000; ++i) {
     const int64_t n = length.next(16);
-    length.learn(n, 0);
+    length.learn(n, 0, 0);
     n_guessed += static_cast<int>(n);
   }
   CHECK(n_guessed < 150);
-  for (int i = 0; i < 500; ++i) length.learn(length.next(16), 16);
+  for (int i = 0; i < 500; ++i) length.learn(length.next(16), 16, 0);
   CHECK(length.next(16) == 16);
+}
+
+// Of 1,000 calls on a machine where n guesses make a pass 1 + n * cost times as long, and two of three hold.
+int n_guessed_at(double cost) {
+  DraftLength length;
+  int n_guessed = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const int64_t n = i == 0 ? 0 : length.next(3);
+    length.learn(n, n * 2 / 3, static_cast<uint64_t>(1e6 * (1 + static_cast<double>(n) * cost)));
+    n_guessed += static_cast<int>(n);
+  }
+  return n_guessed;
+}
+
+TEST_CASE("whether guesses pay depends on what they cost on this machine") {
+  CHECK(n_guessed_at(0.1) > 2500);
+  CHECK(n_guessed_at(0.5) > 2500);
+  CHECK(n_guessed_at(0.9) < 150);
 }
 
 }  // namespace

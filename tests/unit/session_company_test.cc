@@ -1,5 +1,5 @@
 // Cases 35, 37 and 38: what a session gives does not depend on company, chunks, forks, restored states, cached
-// prefixes, failed calls or failed allocations; on toys of families with windows, experts and convolutions.
+// prefixes, failed calls or failed allocations; on toys of families with windows, experts, convolutions and shared keys.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -28,7 +28,8 @@ const std::vector<std::pair<std::string, ToyModel>>& families() {
       {"llama", family("llama", Format::kQ4_0)},
       {"gemma3", family("gemma3", Format::kF32)},
       {"gpt-oss", family("gpt-oss", Format::kQ8_0)},
-      {"lfm2", family("lfm2", Format::kQ8_0)}};
+      {"lfm2", family("lfm2", Format::kQ8_0)},
+      {"gemma4", family("gemma4", Format::kQ8_0)}};
   return all;
 }
 

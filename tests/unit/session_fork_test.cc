@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "catch2/generators/catch_generators.hpp"
 #include "tests/unit/session_toy.h"
 
 namespace engine {
@@ -36,11 +37,8 @@ bool equals_fresh(const Toy& toy, const Setup& setup, const std::vector<int32_t>
 
 TEST_CASE(
     "64 forks continue each on its own, bit-equal to a fresh prefill, and so does the parent") {
-  ToyModel spec;
-  spec.arch = "gemma3";
-  spec.n_layer = 7;
-  spec.window = 16;
-  const auto toy = make_toy(spec);
+  const std::string arch = GENERATE("gemma3", "gemma4");  // windows; and keys of other layers
+  const auto toy = make_toy(windowed_toy(arch));
   for (const Mode mode : {Mode::kReference, Mode::kPlannedFused}) {
     for (const size_t n_prompt : {64u, 71u, 1u}) {
       Setup setup;
@@ -112,11 +110,8 @@ TEST_CASE("only pages that are written are copied, and only where another sessio
 }
 
 TEST_CASE("random truncate, append and fork sequences equal recomputation, bit for bit") {
-  ToyModel spec;
-  spec.arch = "gemma3";
-  spec.n_layer = 7;
-  spec.window = 16;
-  const auto toy = make_toy(spec);
+  const std::string arch = GENERATE("gemma3", "gemma4");  // windows; and keys of other layers
+  const auto toy = make_toy(windowed_toy(arch));
   uint32_t random = 7;
   const auto pick = [&](int64_t n) {
     random = random * 1664525u + 1013904223u;

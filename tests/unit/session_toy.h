@@ -23,6 +23,15 @@ inline std::unique_ptr<Toy> make_toy(const ToyModel& spec) {
   return toy;
 }
 
+// Of gemma3 or gemma4, with layers of a short window.
+inline ToyModel windowed_toy(const std::string& arch) {
+  ToyModel toy;
+  toy.arch = arch;
+  toy.n_layer = 7;
+  toy.window = 16;
+  return toy;
+}
+
 inline absl::Status copy_bytes(const uint8_t* from, uint64_t n, uint8_t* to) {
   std::memcpy(to, from, n);
   return absl::OkStatus();

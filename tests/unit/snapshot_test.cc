@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "catch2/generators/catch_generators.hpp"
 #include "lib/sample/sampler.h"
 #include "lib/session/kv_export.h"
 #include "nlohmann/json.hpp"
@@ -44,11 +45,8 @@ std::vector<float> next_logits(Session& session) {
 }
 
 TEST_CASE("a restored session goes on with the same bits, for every length, mode and KV type") {
-  ToyModel spec;
-  spec.arch = "gemma3";
-  spec.n_layer = 7;
-  spec.window = 16;
-  const auto toy = make_toy(spec);
+  const std::string arch = GENERATE("gemma3", "gemma4");  // windows; and keys of other layers
+  const auto toy = make_toy(windowed_toy(arch));
   for (const KvType kv : {KvType::kF16, KvType::kF32}) {
     for (const size_t n : {0u, 1u, 63u, 64u, 100u}) {
       Setup from;

@@ -1,4 +1,5 @@
 // Packed weights: every expert's matrix is packed on its own, and what is forecast is what is held.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -46,6 +47,39 @@ TEST_CASE("packed matrices of all experts unpack to what is stored, and need wha
       CHECK(need.stored_bytes == stored_bytes);
       CHECK(toy->store.packed_bytes() >= held);
     }
+  }
+}
+
+TEST_CASE("packing tells its progress within a large matrix, and never backwards") {
+  ToyModel spec = toy_of("llama", Format::kQ8_0);
+  spec.n_layer = 1;
+  spec.n_ff = 65536;
+  for (const uint32_t threads : {1u, 3u}) {
+    const auto toy = make_toy(spec);
+    auto pool = make_pool(threads);
+    REQUIRE(pool.ok());
+    PlanKey key = toy_key();
+    key.n_threads = threads;
+    const auto plan = must_compile(toy->program, key);
+    std::vector<uint64_t> told;
+    uint64_t total = 0;
+    const auto progress = [&](uint64_t done, uint64_t all) {
+      told.push_back(done);
+      total = all;
+    };
+    REQUIRE(toy->store.prepare(toy->program, *plan, pool->get(), {}, progress, copy_bytes).ok());
+    REQUIRE(told.size() > 2);
+    CHECK(told.front() == 0);
+    CHECK(told.back() == total);
+    uint64_t longest = 0;
+    for (size_t i = 1; i < told.size(); ++i) {
+      REQUIRE(told[i] >= told[i - 1]);
+      longest = std::max(longest, told[i] - told[i - 1]);
+    }
+    const auto matrix = static_cast<uint64_t>(spec.n_ff * spec.n_embd / 32 * 34);
+    REQUIRE(matrix > (uint64_t{4} << 20));
+    // With several threads others may do what the telling one, descheduled, does not.
+    if (threads == 1) CHECK(longest <= uint64_t{3} << 20);
   }
 }
 
