@@ -132,6 +132,30 @@ class Toy:
         return next((f for part, f in self.formats if part in name), "F32")
 
 
+# Formats of rows of 32, another one for each role.
+MIXED32 = (
+    ("norm", "F32"),
+    ("gate_inp", "F32"),
+    ("token_embd", "Q8_0"),
+    ("attn_qkv", "Q5_0"),
+    ("attn_q", "Q4_0"),
+    ("attn_k", "Q5_0"),
+    ("attn_v", "Q8_0"),
+    ("attn_output", "IQ4_NL"),
+    ("in_proj", "Q4_1"),
+    ("out_proj", "Q5_0"),
+    ("ffn_gate", "Q4_1"),
+    ("ffn_up", "Q5_1"),
+    ("ffn_down", "Q4_0"),
+    ("output.weight", "Q8_0"),
+)
+
+
+def quantised(arch, **traits):
+    """A toy of block formats with keys wider than values; the head is tied where the recorded toys of the family have none."""
+    return Toy("quant_" + arch.replace("-", ""), arch, **(dict(head_dim=32, head_dim_v=16, formats=MIXED32, n_layer=2) | traits))
+
+
 TOYS = {
     t.name: t
     for t in [
@@ -327,6 +351,40 @@ TOYS = {
         ),
         Toy("lfm2", "lfm2", n_layer=5, convs=(0, 1, 3), tied=True, n_head_kv=1, rope_base=1e6),
         Toy("lfm2_taps", "lfm2", n_layer=3, convs=(1, 2), n_taps=5),
+        quantised("smollm3", n_layer=4, nope_period=4),
+        quantised("qwen2"),
+        quantised("qwen3"),
+        quantised("gemma2", tied=True, window=16, pattern=2, attn_softcap=20.0, final_softcap=10.0),
+        quantised("gemma3", window=16, pattern=2, rope_base=1e5, final_softcap=10.0),
+        quantised(
+            "gemma4",
+            head_dim=16,
+            head_dim_v=0,
+            n_layer=4,
+            n_ff=128,
+            n_shared_kv=1,
+            window=16,
+            full_layers=(1, 2),
+            head_dim_full=32,
+            own_width=32,
+            final_softcap=3.0,
+        ),
+        quantised("phi3", window=24),
+        quantised("granite", multipliers=(6.0, 0.2, 0.5, 4.0)),
+        quantised("qwen3moe", n_head_kv=1, n_expert=8, n_expert_used=3, n_ff_expert=64),
+        quantised("olmoe", tied=True, n_expert=8, n_expert_used=3, n_ff=64, n_ff_expert=64),
+        quantised(
+            "gpt-oss",
+            tied=True,
+            n_expert=4,
+            n_ff_expert=64,
+            attention_bias=True,
+            window=16,
+            pattern=2,
+            rope_base=150000.0,
+            yarn=(32.0, 64, 32.0, 1.0),
+        ),
+        quantised("lfm2", n_layer=4, convs=(0, 2)),
         Toy("granite_tied", "granite", tied=True, attention_bias=True, multipliers=(6.0, 0.5, 1.5, 0.25)),
     ]
 }

@@ -403,6 +403,7 @@ def gguf_keys(toy):
 # Scales that make the values of random blocks of a format have a variance of about 1 / cols: offsets of
 # the half-precision fields, and each one's factor on 1 / sqrt(cols).
 _SCALES = {
+    "Q4_0": {0: 0.217},
     "Q5_0": {0: 0.11},
     "Q4_1": {0: 0.22, 2: -1.6},
     "Q5_1": {0: 0.11, 2: -1.7},
