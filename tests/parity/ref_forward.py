@@ -447,6 +447,19 @@ class Reference:
         return seen
 
 
+class Float32Noise(Reference):
+    """The float64 pass with every named value but the logits made wrong as float32 arithmetic makes it: a sum of n products
+    loses 2^-24 * sqrt(n) of the row's root mean square, n being the row's width and at least 64. The same draw each time."""
+
+    def at(self, site, layer, x):
+        x = np.asarray(super().at(site, layer, x))
+        if site == "logits":
+            return x
+        size = 2.0**-24 * np.sqrt(max(64, x.shape[-1])) * np.sqrt(np.mean(x * x, axis=-1, keepdims=True))
+        self.rng = getattr(self, "rng", None) or np.random.default_rng(1)
+        return x + size * self.rng.standard_normal(x.shape)
+
+
 if __name__ == "__main__":
     ids_in = [int(a) for a in sys.argv[2:]]
     for position, row in enumerate(Reference(sys.argv[1]).logits(ids_in)):
