@@ -1,5 +1,6 @@
 // Cases 35, 37 and 38: what a session gives does not depend on company, chunks, forks, restored states, cached
-// prefixes, failed calls or failed allocations; on toys of families with windows, experts, convolutions and shared keys.
+// prefixes, failed calls or failed allocations; on toys of families with windows, experts, convolutions and keys that
+// layers share.
 #include <algorithm>
 #include <array>
 #include <atomic>
